@@ -1,0 +1,1 @@
+"""Tunesmith's window: PySide6 and pyqtgraph, never MLX."""

@@ -1,0 +1,86 @@
+"""The check of the chosen data, kept up to date in a child process while settings change."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.answers import Check
+from app.calls import Call
+from engine.config import TrainConfig
+from engine.events import Failed
+
+# Typing a number should not start a process for every digit.
+_SETTLE_MS = 250
+
+
+def check_arguments(config: TrainConfig) -> list[str]:
+    """What `check` and `preview` need to know of the settings."""
+    return [config.data, "--model", config.model, "--max-length", str(config.max_length)]
+
+
+class DataCheck(QObject):
+    """Holds the latest answer of `check` for the data, model and length in force.
+
+    Signals:
+        changed(): a check began, was answered or failed.
+    """
+
+    changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.result: Check | None = None
+        self.failure: Failed | None = None
+        self.busy = False
+        self._wanted: list[str] = []
+        self._call: Call | None = None
+        self._timer = QTimer(self, singleShot=True, interval=_SETTLE_MS)
+        self._timer.timeout.connect(self._start)
+
+    def follow(self, config: TrainConfig, *, possible: bool) -> None:
+        """Checks `config`'s data soon, unless that is what the last check was about."""
+        arguments: list[str] = []
+        if config.data and possible:
+            arguments = ["check", *check_arguments(config), "--seed", str(config.seed), "--json"]
+            arguments += ["--valid", config.valid] if config.valid else []
+        if arguments == self._wanted:
+            return
+        if arguments[:2] != self._wanted[:2]:
+            self.result = None  # another file: the old figures would mislead
+        self._wanted = arguments
+        self.again()
+
+    def again(self) -> None:
+        """Checks once more, for a file that was mended meanwhile."""
+        self._drop()
+        self.failure = None
+        self.busy = bool(self._wanted)
+        if self.busy:
+            self._timer.start()
+        self.changed.emit()
+
+    def close(self) -> None:
+        """Ends a check under way."""
+        self._timer.stop()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._call:
+            self._call.cancel()
+            self._call = None
+
+    def _start(self) -> None:
+        self._call = Call(self, *self._wanted)
+        self._call.answered.connect(self._answered)
+        self._call.failed.connect(self._failed)
+
+    def _answered(self, answer: dict[str, object]) -> None:
+        self._end(Check.read(answer), None)
+
+    def _failed(self, failure: Failed) -> None:
+        self._end(None, failure)
+
+    def _end(self, result: Check | None, failure: Failed | None) -> None:
+        self._call, self.busy = None, False
+        self.result, self.failure = result, failure
+        self.changed.emit()

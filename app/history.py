@@ -1,0 +1,107 @@
+"""What a run has told so far, in arrays the plots can draw without copying."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.events import Evaluated, Finished, Phase, Started, Step
+
+Numbers = NDArray[np.float64]
+
+# Each smoothed value keeps this much of the past: about the mean of the last ten steps.
+_MEMORY = 0.9
+_RECENT = 20
+
+
+class Column:
+    """Numbers that are only ever appended; `values` is a view, never a copy."""
+
+    def __init__(self) -> None:
+        self._room = np.empty(256, dtype=np.float64)
+        self._length = 0
+
+    def append(self, value: float) -> None:
+        if self._length == len(self._room):
+            self._room = np.concatenate([self._room, np.empty_like(self._room)])
+        self._room[self._length] = value
+        self._length += 1
+
+    @property
+    def values(self) -> Numbers:
+        return self._room[: self._length]
+
+
+class History:
+    """One run as it is known so far. `version` grows with every event: draw only when it changed."""
+
+    STEP_COLUMNS = tuple(
+        item.name for item in fields(Step) if item.name not in ("phases", "steps") and item.type != "str"
+    )
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.started: Started | None = None
+        self.last: Step | None = None
+        self.finished: Finished | None = None
+        self.columns = {name: Column() for name in self.STEP_COLUMNS}
+        self.smoothed = Column()
+        self.valid_steps, self.valid_losses = Column(), Column()
+        self._average = 0.0
+
+    def __getitem__(self, name: str) -> Numbers:
+        """The values of one of Step's fields, in order."""
+        return self.columns[name].values
+
+    @property
+    def steps(self) -> int:
+        """How many steps the run will have; 0 while that isn't known."""
+        return self.started.steps if self.started else 0
+
+    @property
+    def phases(self) -> list[Phase]:
+        """The last step's parts, in the order they ran."""
+        return self.last.phases if self.last else []
+
+    @property
+    def peak_bytes(self) -> float:
+        """The highest peak of any step so far."""
+        peaks = self["peak_bytes"]
+        return float(peaks.max()) if len(peaks) else 0.0
+
+    @property
+    def seconds_a_step(self) -> float:
+        """The mean of the recent steps; 0 before the first."""
+        recent = self["seconds"][-_RECENT:]
+        return float(recent.mean()) if len(recent) else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the remaining steps will take; None before the second step, which tells the true pace."""
+        if self.last is None or len(self["step"]) < 2:
+            return None
+        return (self.last.steps - self.last.step) * self.seconds_a_step
+
+    def begin(self, event: Started) -> None:
+        self.started = event
+        self.version += 1
+
+    def add(self, event: Step) -> None:
+        self.last = event
+        for name, column in self.columns.items():
+            column.append(getattr(event, name))
+        # Divided by the weight seen so far, so that the first values are not pulled towards zero.
+        self._average = _MEMORY * self._average + (1 - _MEMORY) * event.loss
+        self.smoothed.append(self._average / (1 - _MEMORY ** len(self["step"])))
+        self.version += 1
+
+    def measure(self, event: Evaluated) -> None:
+        self.valid_steps.append(event.step)
+        self.valid_losses.append(event.loss)
+        self.version += 1
+
+    def end(self, event: Finished) -> None:
+        self.finished = event
+        self.version += 1

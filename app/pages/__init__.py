@@ -1,0 +1,1 @@
+"""The pages on the right, one subject at a time."""

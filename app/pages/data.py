@@ -1,0 +1,155 @@
+"""The Data page: the rows as the model sees them, and what is wrong with any."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
+
+from app import words
+from app.answers import Row
+from app.calls import Call
+from app.checking import check_arguments
+from app.pages.page import Page
+from app.pages.problems import Problems
+from app.pages.rowview import RowView
+from app.pages.welcome import Welcome
+from app.session import Session
+from app.widgets.basics import button, clear, column, row
+from app.widgets.legend import Legend
+from engine.events import Failed
+
+_PAGE = 8
+
+
+class DataPage(Page):
+    """Shows a page of rows at a time; asks `preview` for them in a child process.
+
+    Signals:
+        open_requested(): a file is to be chosen.
+        shown(): a page of rows stands there.
+    """
+
+    open_requested = Signal()
+    shown = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__("Data")
+        self._session = session
+        self._call: Call | None = None
+        self._asked: list[str] = []
+        self._first = 1
+        self.rows_total = 0
+        self.welcome = Welcome()
+        self.welcome.open_requested.connect(self.open_requested)
+        self.welcome.sample_requested.connect(session.try_sample)
+        self.problems = Problems()
+        self.views: list[RowView] = []
+        self._rows = column(spacing=8)
+        self.previous = button("Previous", lambda: self._turn(-_PAGE), help="The rows before these")
+        self.next = button("Next", lambda: self._turn(_PAGE), help="The rows after these")
+        self._legend = Legend(
+            [
+                ("learned", "trained", "square"),
+                ("special token", "well", "square"),
+                ("only read", "text", "plain"),
+                ("cut off", "secondary", "struck"),
+            ]
+        )
+        self.scroll_area = QScrollArea()
+        self.scroll_area.setWidgetResizable(True)
+        self.scroll_area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.scroll_area.setAccessibleName("Rows as the model sees them")
+        content = QWidget()
+        content.setProperty("role", "ground")
+        content.setLayout(column(self.problems, self._rows, None, spacing=16))
+        self.scroll_area.setWidget(content)
+        filled = QWidget()
+        legend_row = row(self._legend, self.previous, self.next)
+        legend_row.setStretch(0, 1)
+        legend_row.setAlignment(self._legend, Qt.AlignmentFlag.AlignVCenter)
+        filled.setLayout(column(legend_row, self.scroll_area, spacing=12))
+        self.stack = QStackedWidget()
+        self.stack.addWidget(self.welcome)
+        self.stack.addWidget(filled)
+        self.body.addWidget(self.stack, 1)
+        session.changed.connect(self.refresh)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Shows what the session knows now, and asks for rows where those shown are of other settings."""
+        config, check = self._session.config, self._session.check
+        self.stack.setCurrentIndex(1 if config.data else 0)
+        self.heading.setText("Data as the model sees it" if config.data else "Data")
+        self.problems.show_check(check.result)
+        if check.failure:
+            self.notices.show_failure(check.failure, subject="check", action=("Check again", check.again))
+        else:
+            self.notices.clear("check")
+        shelf = self._session.shelf
+        if shelf.failure:
+            retry = shelf.fetch_sample if shelf.listed else shelf.refresh
+            self.notices.show_failure(shelf.failure, subject="models", action=("Try again", retry))
+        else:
+            self.notices.clear("models")
+        if check.result is not None and not check.busy and config.data:
+            asked = check_arguments(config)
+            if asked != self._asked:
+                self._first = 1 if asked[:1] != self._asked[:1] else self._first
+                self._asked = asked
+                self._ask()
+        elif not config.data or check.failure:
+            self._forget()
+        self._say()
+
+    def close_call(self) -> None:
+        """Ends a preview under way."""
+        if self._call:
+            self._call.cancel()
+            self._call = None
+
+    def _ask(self) -> None:
+        self.close_call()
+        arguments = ["--row", str(self._first), "--count", str(_PAGE), "--json"]
+        self._call = Call(self, "preview", *self._asked, *arguments)
+        self._call.answered.connect(self._show)
+        self._call.failed.connect(self._failed)
+
+    def _show(self, answer: dict[str, object]) -> None:
+        self._call = None
+        self.notices.clear("preview")
+        rows = answer.get("rows")
+        self.rows_total = int(str(answer.get("rows_total") or 0))
+        clear(self._rows)
+        found = [Row.read(item) for item in rows] if isinstance(rows, list) else []
+        self.views = [RowView(item, item.row or self._first + index) for index, item in enumerate(found)]
+        for view in self.views:
+            self._rows.addWidget(view)
+        self.scroll_area.verticalScrollBar().setValue(0)
+        self._say()
+        self.shown.emit()
+
+    def _failed(self, failure: Failed) -> None:
+        self._call = None
+        self._asked = []
+        self.notices.show_failure(failure, subject="preview", action=("Try again", self.refresh))
+
+    def _forget(self) -> None:
+        self.close_call()
+        clear(self._rows)
+        self.views, self._asked, self.rows_total, self._first = [], [], 0, 1
+        self.notices.clear("preview")
+
+    def _turn(self, by: int) -> None:
+        self._first = max(1, self._first + by)
+        self._ask()
+        self._say()
+
+    def _say(self) -> None:
+        last = min(self.rows_total, self._first + _PAGE - 1)
+        self.previous.setEnabled(self._first > 1)
+        self.next.setEnabled(last < self.rows_total)
+        if self.rows_total:
+            span = f"{words.count(self._first)} to {words.count(last)} of {words.plural(self.rows_total, 'row')}"
+            self.side.setText(span)
+        else:
+            self.side.setText(self._session.dataset().reason if self._session.config.data else "")

@@ -1,0 +1,1 @@
+"""The four panels on the left, in the order of work."""

@@ -1,0 +1,67 @@
+"""Panel 1: which file to learn from, and what the check found in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+
+from app import words
+from app.forms import Form
+from app.panels.panel import Panel
+from app.session import Session
+from app.states import Standing
+from app.widgets.basics import button, label, row
+
+
+class DatasetPanel(Panel):
+    """The data file, its figures in two lines, and how long a row may be.
+
+    Signals:
+        open_requested(): the person wants to choose a file.
+    """
+
+    open_requested = Signal()
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, 1, "Dataset")
+        self.name = label()
+        self.figures = label(size=11, secondary=True, wrap=True)
+        self.split = label(size=11, secondary=True, wrap=True)
+        self.open = button("Open a file…", self.open_requested.emit, help="Choose the file to learn from")
+        self.form = Form(session, "dataset", leave_out=("data",))
+        for item in (self.name, self.figures, self.split):
+            self.body.addWidget(item)
+        self.body.addLayout(row(self.open, None))
+        self.body.addWidget(self.form)
+        session.changed.connect(self.refresh)
+        self.refresh()
+
+    def standing(self) -> Standing:
+        return self.session.dataset()
+
+    def refresh(self) -> None:
+        super().refresh()
+        path = self.session.config.data
+        self.name.setText(words.shortened(Path(path).name, 34) if path else "No data yet")
+        self.name.setToolTip(path)
+        self.open.setText("Open another file…" if path else "Open a file…")
+        self.figures.setText(self._figures())
+        check = self.session.check.result
+        self.split.setText(check.split_text if check else "")
+        self.split.setVisible(bool(check and check.split_text))
+
+    def _figures(self) -> str:
+        check = self.session.check.result
+        standing = self.standing()
+        if check is None:
+            return standing.reason
+        parts = [words.plural(check.rows, "row")]
+        if check.rows > check.usable:
+            parts.append(f"{words.count(check.rows - check.usable)} can't be used")
+        if check.truncated_rows:
+            parts.append(f"{words.count(check.truncated_rows)} cut")
+        if check.trained_tokens:
+            parts.append(f"{words.plural(check.trained_tokens, 'token')} trained")
+        figures = ", ".join(parts) + "."
+        return f"{figures} {standing.reason}" if not standing.state.good else figures

@@ -1,0 +1,1 @@
+"""The live plots: a card each, in the window's colours."""

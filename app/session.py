@@ -1,0 +1,218 @@
+"""What is chosen and what is known about it: the one thing that panels and pages share."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, QSettings, Signal
+
+from app import places, words
+from app.checking import DataCheck
+from app.outlook import Outlook
+from app.shelf import SAMPLE, ModelShelf
+from app.states import Standing, State
+from app.training import Training
+from engine.config import SETTINGS, TrainConfig, load_config
+from engine.errors import EngineError
+
+log = logging.getLogger(__name__)
+
+_RECENT = 8
+
+
+class Session(QObject):
+    """The settings in force, the data's check, the models, the memory outlook and the run.
+
+    Signals:
+        config_changed(): some setting has another value.
+        changed(): something that decides how the panels stand or whether Start is on; look again.
+        recent_changed(): the list of recent files.
+        refused(EngineError): a setting or file that can't be taken, to be shown on a card.
+    """
+
+    config_changed = Signal()
+    changed = Signal()
+    recent_changed = Signal()
+    refused = Signal(EngineError)
+
+    def __init__(self, settings: QSettings, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._settings = settings
+        self.config = self._remembered()
+        self.check = DataCheck(self)
+        self.shelf = ModelShelf(self)
+        self.outlook = Outlook(self)
+        self.training = Training(self)
+        self.shelf.changed.connect(self._follow)
+        self.check.changed.connect(self._predict)
+        for signal in (
+            self.config_changed,
+            self.check.changed,
+            self.shelf.changed,
+            self.outlook.changed,
+            self.training.changed,
+        ):
+            signal.connect(self.changed)
+
+    def open(self) -> None:
+        """Looks at the machine, and at the data of the last time."""
+        self.shelf.refresh()
+        self._follow()
+
+    def close(self) -> None:
+        """Remembers the settings and ends the children under way."""
+        self._settings.setValue("config", json.dumps(self.config.to_mapping()))
+        self.check.close()
+        self.shelf.close()
+
+    # -- what a person does
+
+    def change(self, **values: Any) -> None:
+        """Takes new values for some settings. EngineError for one that can't be."""
+        config = self.config.updated(values)
+        if config != self.config:
+            self.config = config
+            self._follow()
+            self.config_changed.emit()
+
+    def open_data(self, path: Path) -> None:
+        """Chooses a data file."""
+        if path.is_dir() and (path / "config.json").is_file():
+            self.change(model=str(path))
+            return
+        if not path.is_file():
+            self._forget(path)
+            self.refused.emit(
+                EngineError(f"There is no file {path}.", "It may have been moved or renamed; open it where it is now.")
+            )
+            return
+        self._remember(path)
+        again = self.config.data == str(path)
+        self.change(data=str(path))
+        if again:
+            self.check.again()
+
+    def close_data(self) -> None:
+        """Back to the start, with the other settings kept."""
+        self.change(data="")
+
+    def try_sample(self) -> None:
+        """Chooses the sample's data, model and settings, and fetches the model where it is missing."""
+        try:
+            preset = load_config(places.SAMPLE_PRESET) if places.SAMPLE_PRESET.is_file() else TrainConfig()
+        except EngineError as error:
+            self.refused.emit(error)
+            preset = TrainConfig()
+        self.config = replace(preset, data=str(places.SAMPLE_DATA), model=SAMPLE)
+        model = self.shelf.named(SAMPLE)
+        if self.shelf.listed and not (model and model.ready):
+            self.shelf.fetch_sample()
+        self._follow()
+        self.config_changed.emit()
+
+    def start(self) -> None:
+        """Starts training, where nothing stands against it."""
+        if self.blocker() is None:
+            self.training.start(self.config)
+
+    # -- what is known
+
+    @property
+    def recent(self) -> list[Path]:
+        """The files of late, newest first."""
+        stored = self._settings.value("recent", [])
+        names = [stored] if isinstance(stored, str) else list(stored or [])  # type: ignore[call-overload]
+        return [Path(name) for name in names]
+
+    def blocker(self) -> Standing | None:
+        """What keeps Start off, or None."""
+        if self.training.phase.active:
+            return Standing(State.BUSY, "Training is under way.")
+        for standing in (self.dataset(), self.model(), self.objective(), self.memory()):
+            if not standing.state.good:
+                return standing
+        return None
+
+    def dataset(self) -> Standing:
+        """How the Dataset panel stands."""
+        check = self.check.result
+        if not self.config.data:
+            return Standing(State.NEEDS_YOU, "Choose data to start.")
+        if self.check.failure:
+            return Standing(State.WRONG, self.check.failure.message)
+        if self.check.busy:
+            return Standing(State.BUSY, "Looking at the data.")
+        if check is None:
+            return Standing(State.NEEDS_YOU, "The data is checked once there is a model.")
+        if check.usable == 0:
+            return Standing(State.WRONG, "No row of this file can be trained.")
+        if check.rows_without_targets:
+            rows = words.plural(check.rows_without_targets, "row")
+            return Standing(State.WRONG, f"{rows} would train nothing: raise Longest row or mend them.")
+        if check.errors:
+            return Standing(State.WRONG, f"{words.plural(len(check.errors), 'row')} to mend before training.")
+        return Standing(State.READY)
+
+    def model(self) -> Standing:
+        """How the Model panel stands."""
+        if self.shelf.fetching:
+            return Standing(State.BUSY, "The sample model is on its way.")
+        if self.shelf.failure:
+            return Standing(State.WRONG, self.shelf.failure.message)
+        if not self.shelf.listed:
+            return Standing(State.BUSY, "Looking for models.")
+        model = self.shelf.named(self.config.model)
+        if model is not None and not model.supported:
+            return Standing(State.WRONG, model.reason or "This model can't be trained here yet.")
+        if self.shelf.folder(self.config.model) is None:
+            return Standing(State.NEEDS_YOU, "The model has to be fetched first.")
+        if self.outlook.problem:
+            return Standing(State.WRONG, self.outlook.problem.message)
+        return Standing(State.READY)
+
+    def objective(self) -> Standing:
+        """How the Objective panel stands: each value was checked when it was given."""
+        return Standing(State.READY)
+
+    def memory(self) -> Standing:
+        """How the Memory panel stands."""
+        plan = self.outlook.plan(self.config)
+        if plan is None and not self.outlook.plans:
+            return Standing(State.NEEDS_YOU, "Predicted once there is a model.")
+        if plan is None or plan.peak_bytes > self.outlook.budget_bytes:
+            return Standing(State.TOO_BIG, "Training would need more memory than the budget.")
+        return Standing(State.FITS)
+
+    # -- inside
+
+    def _follow(self) -> None:
+        known = self.shelf.listed and not self.shelf.fetching and self.shelf.folder(self.config.model) is not None
+        self.check.follow(self.config, possible=known)
+        self._predict()
+
+    def _predict(self) -> None:
+        longest = self.check.result.longest if self.check.result else 0
+        self.outlook.follow(self.config, self.shelf.folder(self.config.model), longest)
+
+    def _remembered(self) -> TrainConfig:
+        """The settings of the last time; the defaults where they can't be read any more."""
+        try:
+            stored = json.loads(str(self._settings.value("config", "{}")))
+            config = TrainConfig.from_mapping({name: value for name, value in stored.items() if name in SETTINGS})
+        except (ValueError, AttributeError, EngineError):
+            log.warning("the settings of the last time can't be read; starting with the defaults")
+            return TrainConfig()
+        return config if not config.data or Path(config.data).is_file() else replace(config, data="")
+
+    def _remember(self, path: Path) -> None:
+        others = [str(other) for other in self.recent if other != path]
+        self._settings.setValue("recent", [str(path), *others][:_RECENT])
+        self.recent_changed.emit()
+
+    def _forget(self, path: Path) -> None:
+        self._settings.setValue("recent", [str(other) for other in self.recent if other != path])
+        self.recent_changed.emit()

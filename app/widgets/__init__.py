@@ -1,0 +1,1 @@
+"""The small pieces the window is made of."""

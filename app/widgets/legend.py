@@ -1,0 +1,88 @@
+"""Coloured marks with words beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.theme import colors, font, theme
+
+_MARK = 10
+_GAP = 14
+_LINE = 18
+
+
+class Legend(QWidget):
+    """Entries of (word, colour, shape) that wrap into lines. A colour is a field of Colors or a #RRGGBB.
+
+    A shape is square, line, dash, plain (the word alone) or struck (the word struck through).
+    """
+
+    def __init__(self, entries: Sequence[tuple[str, str, str]] = ()) -> None:
+        super().__init__()
+        self._entries = list(entries)
+        self.setFont(font(11))
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        theme().changed.connect(self.update)
+        self.show_entries(entries)
+
+    def show_entries(self, entries: Sequence[tuple[str, str, str]]) -> None:
+        self._entries = list(entries)
+        self.setAccessibleName("Legend: " + ", ".join(word for word, _, _ in entries))
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(sum(self._width(word, shape) for word, _, shape in self._entries), _LINE)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(max((self._width(word, shape) for word, _, shape in self._entries), default=0), _LINE)
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        places = self._places(width)
+        return (places[-1][1] if places else 0) + _LINE
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for (word, color, shape), (x, y) in zip(self._entries, self._places(self.width()), strict=True):
+            ink = QColor(color if color.startswith("#") else getattr(colors(), color))
+            middle = y + _LINE / 2
+            if shape == "square":
+                painter.setPen(QPen(ink.darker(112), 1))
+                painter.setBrush(ink)
+                painter.drawRoundedRect(QRectF(x + 0.5, middle - _MARK / 2 + 0.5, _MARK - 1, _MARK - 1), 2, 2)
+            elif shape in ("line", "dash"):
+                style = Qt.PenStyle.DotLine if shape == "dash" else Qt.PenStyle.SolidLine
+                painter.setPen(QPen(ink, 2, style))
+                painter.drawLine(x, round(middle), x + _MARK + 2, round(middle))
+            painter.setPen(QColor(colors().secondary))
+            written = font(11)
+            written.setStrikeOut(shape == "struck")
+            painter.setFont(written)
+            place = QRectF(x + self._indent(shape), y, self._width(word, shape), _LINE)
+            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, word)
+        painter.end()
+
+    def _indent(self, shape: str) -> int:
+        return 0 if shape in ("plain", "struck") else _MARK + 6
+
+    def _width(self, word: str, shape: str) -> int:
+        return self._indent(shape) + self.fontMetrics().horizontalAdvance(word) + _GAP
+
+    def _places(self, width: int) -> list[tuple[int, int]]:
+        places, x, y = [], 0, 0
+        for word, _, shape in self._entries:
+            if x and x + self._width(word, shape) - _GAP > width:
+                x, y = 0, y + _LINE
+            places.append((x, y))
+            x += self._width(word, shape)
+        return places

@@ -1,0 +1,1 @@
+"""Tunesmith's trainer. Needs MLX, never Qt."""

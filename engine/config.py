@@ -1,0 +1,289 @@
+"""Every setting, declared once: the command line, the files, the window's forms and the docs derive from it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.errors import EngineError
+
+# Memory as it is printed on the Mac's box and shown by Activity Monitor.
+GB = 1024**3
+
+Kind = Literal["text", "path", "integer", "number", "choice", "names"]
+
+LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How one setting is named, explained, checked and shown. `low` and `high` are inclusive."""
+
+    name: str
+    kind: Kind
+    default: Any
+    label: str
+    help: str
+    group: str  # dataset | model | objective | memory | run
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    choice_labels: tuple[str, ...] = ()
+    word: str = ""  # a word allowed in place of a number, such as "auto"
+    advanced: bool = True
+
+    def parse(self, value: Any) -> Any:
+        """`value`, given as text or as its own type, as this setting holds it; EngineError where it can't be."""
+        match self.kind:
+            case "integer" | "number":
+                return self._number(value)
+            case "names":
+                return self._names(value)
+        text = str(value) if isinstance(value, (str, Path)) else None
+        if text is None:
+            raise self._refusal(value, "a text")
+        if self.kind == "choice" and text not in self.choices:
+            raise self._refusal(value, "one of " + ", ".join(self.choices))
+        return text
+
+    def _number(self, value: Any) -> Any:
+        if self.word and value == self.word:
+            return value
+        whole = self.kind == "integer"
+        wanted = ("a whole number" if whole else "a number") + self._range()
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            raise self._refusal(value, wanted)
+        try:
+            number = float(value)
+        except ValueError:
+            raise self._refusal(value, wanted) from None
+        if not math.isfinite(number) or (whole and number != int(number)):
+            raise self._refusal(value, wanted)
+        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
+            raise self._refusal(value, wanted)
+        return int(number) if whole else number
+
+    def _names(self, value: Any) -> tuple[str, ...]:
+        parts = value.replace(",", " ").split() if isinstance(value, str) else value
+        wanted = "one or more of " + ", ".join(self.choices)
+        if not isinstance(parts, Sequence) or not parts:
+            raise self._refusal(value, wanted)
+        if any(part not in self.choices for part in parts):
+            raise self._refusal(value, wanted)
+        return tuple(name for name in self.choices if name in parts)
+
+    def _range(self) -> str:
+        low = None if self.low is None else f"{self.low:,g}"
+        high = None if self.high is None else f"{self.high:,g}"
+        words = f" or {self.word}" if self.word else ""
+        if low is not None and high is not None:
+            return f" from {low} to {high}{words}"
+        return (f" of at least {low}" if low is not None else "") + words
+
+    def _refusal(self, value: Any, wanted: str) -> EngineError:
+        shown = "nothing" if value in (None, "") else repr(value)
+        return EngineError(
+            f"{self.label} ({self.name}) can't be {shown}.",
+            f"Give it {wanted}, for example {self._example()}.",
+        )
+
+    def _example(self) -> str:
+        value = self.default or (self.choices[0] if self.choices else "a name")
+        return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _setting(kind: Kind, default: Any, label: str, group: str, help: str, **rest: Any) -> Any:
+    return field(default=default, metadata={"kind": kind, "label": label, "group": group, "help": help, **rest})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """All settings of a run. Build it with `from_mapping` or `load`: they check every value."""
+
+    data: str = _setting(
+        "path", "", "Data", "dataset",
+        "The file to learn from: one JSON object a line with messages, prompt and completion, or text.",
+        advanced=False,
+    )  # fmt: skip
+    valid: str = _setting(
+        "path", "", "Validation data", "dataset",
+        "A file of your own to measure with. Empty: some rows are set aside from the data and never trained.",
+    )  # fmt: skip
+    max_length: int = _setting(
+        "integer", 2048, "Longest row", "dataset",
+        "Rows are cut after this many tokens. Longer keeps more of each row and takes more memory.",
+        unit="tokens", low=8, high=1_048_576,
+    )  # fmt: skip
+    model: str = _setting(
+        "path", "sample", "Model", "model",
+        "A model folder on this machine, or sample: SmolLM2 135M Instruct.",
+        advanced=False,
+    )  # fmt: skip
+    rank: int = _setting(
+        "integer", 16, "Adapter rank", "model",
+        "How much the adapter can learn. Higher learns finer detail, takes more memory and may learn by heart.",
+        low=1, high=1024,
+    )  # fmt: skip
+    scale: float = _setting(
+        "number", 2.0, "Adapter scale", "model",
+        "How strongly the adapter acts on the model. Higher learns faster and is less steady.",
+        low=0.001, high=1000,
+    )  # fmt: skip
+    dropout: float = _setting(
+        "number", 0.0, "Adapter dropout", "model",
+        "Share of the adapter's inputs left out at random while training. Higher resists learning by heart.",
+        low=0.0, high=0.9,
+    )  # fmt: skip
+    targets: tuple[str, ...] = _setting(
+        "names", LINEAR_LAYERS, "Adapted layers", "model",
+        "Which linear layers of every decoder layer get an adapter. Fewer take less memory and learn less.",
+        choices=LINEAR_LAYERS,
+    )  # fmt: skip
+    objective: str = _setting(
+        "choice", "sft", "Objective", "objective",
+        "What the model should get better at. Learn from answers: write the responses in your data.",
+        choices=("sft",), choice_labels=("Learn from answers (SFT)",), advanced=False,
+    )  # fmt: skip
+    epochs: float = _setting(
+        "number", 3.0, "Passes over the data", "objective",
+        "How often each row is learned. More fits the data closer; too many learn it by heart. "
+        "Not used when steps are given.",
+        unit="epochs", low=0.01, high=1000, advanced=False,
+    )  # fmt: skip
+    steps: int = _setting(
+        "integer", 0, "Steps", "objective",
+        "How many optimizer steps to take. 0: as many as the passes over the data need.",
+        unit="steps", low=0, high=10_000_000,
+    )  # fmt: skip
+    learning_rate: float = _setting(
+        "number", 2e-4, "Learning rate", "objective",
+        "How far each step moves the adapter. Higher learns faster; too high and the loss jumps or climbs.",
+        low=1e-8, high=1.0, advanced=False,
+    )  # fmt: skip
+    schedule: str = _setting(
+        "choice", "cosine", "Schedule", "objective",
+        "How the learning rate goes on after warm-up: cosine falls to a tenth smoothly, linear in a straight line.",
+        choices=("cosine", "linear", "constant"), choice_labels=("Cosine", "Linear", "Constant"),
+    )  # fmt: skip
+    warmup: int | str = _setting(
+        "integer", "auto", "Warm-up", "objective",
+        "Steps over which the learning rate rises from zero. Auto: a twentieth of all steps, at most 100.",
+        unit="steps", low=0, high=1_000_000, word="auto",
+    )  # fmt: skip
+    batch_size: int = _setting(
+        "integer", 4, "Rows at a time", "objective",
+        "Rows that go through the model together. More is faster on a GPU and takes more memory.",
+        unit="rows", low=1, high=4096,
+    )  # fmt: skip
+    accumulate: int = _setting(
+        "integer", 1, "Batches a step", "objective",
+        "Batches whose gradients are added up before the adapter moves. More is steadier and slower a step.",
+        unit="batches", low=1, high=4096,
+    )  # fmt: skip
+    weight_decay: float = _setting(
+        "number", 0.01, "Weight decay", "objective",
+        "Pulls the adapter's weights towards zero. Higher forgets what the data does not repeat.",
+        low=0.0, high=10.0,
+    )  # fmt: skip
+    max_grad_norm: float = _setting(
+        "number", 1.0, "Gradient limit", "objective",
+        "Longer gradients are shortened to this, so one odd batch can't spoil the run. 0: no limit.",
+        low=0.0, high=1e6,
+    )  # fmt: skip
+    evaluate_every: int | str = _setting(
+        "integer", "auto", "Measure every", "objective",
+        "Steps between two looks at the validation rows. Auto: ten times in a run. 0: never.",
+        unit="steps", low=0, high=1_000_000, word="auto",
+    )  # fmt: skip
+    seed: int = _setting(
+        "integer", 0, "Seed", "objective",
+        "Decides the order of the rows, the split and the adapter's first values. Same seed, same run.",
+        low=0, high=2**31 - 1,
+    )  # fmt: skip
+    memory_budget_gb: float | str = _setting(
+        "number", "auto", "Memory budget", "memory",
+        "What training may take of this machine's memory, the model included. Auto: what is free now, with a margin.",
+        unit="GB", low=0.1, high=4096, word="auto", advanced=False,
+    )  # fmt: skip
+    segment_size: int | str = _setting(
+        "integer", "auto", "Segment size", "memory",
+        "Layers that keep their intermediate results at the same time. Smaller takes less memory and a little more "
+        "time; 0 keeps them all. Auto: the fastest that fits the budget.",
+        unit="layers", low=0, high=10_000, word="auto", advanced=False,
+    )  # fmt: skip
+    head_chunk: int = _setting(
+        "integer", 256, "Head chunk", "memory",
+        "Tokens whose vocabulary scores are held at the same time. Smaller takes less memory.",
+        unit="tokens", low=1, high=65_536,
+    )  # fmt: skip
+    output: str = _setting(
+        "path", "", "Run folder", "run",
+        "Where the run is written. Empty: a new folder among your runs.",
+    )  # fmt: skip
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> TrainConfig:
+        """A config of checked values; names not given keep their defaults. EngineError for the first wrong one."""
+        return cls(**{name: setting_named(name).parse(value) for name, value in values.items()})
+
+    def updated(self, values: Mapping[str, Any]) -> TrainConfig:
+        """This config with some settings changed, checked like `from_mapping`."""
+        return replace(self, **{name: setting_named(name).parse(value) for name, value in values.items()})
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain JSON values by name."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+SETTINGS: dict[str, Setting] = {
+    item.name: Setting(name=item.name, default=item.default, **item.metadata) for item in fields(TrainConfig)
+}
+
+
+def setting_named(name: str) -> Setting:
+    """The declaration of `name`; EngineError that offers the nearest name where there is none."""
+    if name in SETTINGS:
+        return SETTINGS[name]
+    near = difflib.get_close_matches(name, SETTINGS, n=1)
+    raise EngineError(
+        f"There is no setting called {name!r}.",
+        f"Did you mean {near[0]}?" if near else "The settings are: " + ", ".join(sorted(SETTINGS)) + ".",
+    )
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, str]:
+    """`["rank=8", "data=a.jsonl"]` as names and texts."""
+    pairs = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise EngineError(f"{assignment!r} sets nothing.", "Write NAME=VALUE, for example rank=8.")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def load_config(path: Path, assignments: Sequence[str] = ()) -> TrainConfig:
+    """The config in a TOML or JSON file, with `NAME=VALUE` assignments on top."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise EngineError(
+            f"The config {path} can't be read: {error.strerror or error}.", "Check its name and place."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise EngineError(f"The config {path} is not UTF-8 text.", "Save it as UTF-8.") from error
+    try:
+        values = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+        raise EngineError(f"The config {path} is not valid {kind}: {error}.", "Mend that line.") from error
+    if not isinstance(values, dict):
+        raise EngineError(f"The config {path} holds no settings.", 'Write them by name, for example {"rank": 8}.')
+    return TrainConfig.from_mapping({**values, **parse_assignments(assignments)})

@@ -1,0 +1,134 @@
+"""What a training run tells: dataclasses that travel as one JSON line each.
+
+The child process prints them, the window and the run folder read them back; the "event" key is the
+class name in lower case.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Peak memory of one part of a step: all layers of one segment, forward or backward, or the head."""
+
+    name: str  # forward | head | backward
+    segment: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Work before or after the steps, such as loading the model. `done` of `total` when it can be counted."""
+
+    name: str
+    message: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Started:
+    """The plan, once everything is loaded and before the first step."""
+
+    run: str  # the run's folder
+    steps: int
+    segment_size: int  # layers, 0 is the whole model at once
+    segments: int
+    budget_bytes: int
+    resting_bytes: int  # measured: weights, adapter and optimizer
+    predicted_peak_bytes: int
+    train_rows: int
+    valid_rows: int
+    split: str  # the same in words
+    trainable_parameters: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step. `loss` is the token mean over its trained tokens, before the update."""
+
+    step: int
+    steps: int
+    loss: float
+    learning_rate: float
+    grad_norm: float
+    tokens: int  # all tokens that went through the model, without padding
+    trained_tokens: int
+    tokens_per_second: float
+    seconds: float
+    peak_bytes: int
+    active_bytes: int
+    cache_bytes: int
+    process_bytes: int
+    phases: list[Phase] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Loss on the validation rows, token mean."""
+
+    step: int
+    loss: float
+    rows: int
+    trained_tokens: int
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The adapter was written to `path`, complete, as it is after `step`."""
+
+    step: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The run's last word when it ended well. `stopped` when a person ended it early."""
+
+    step: int
+    steps: int
+    stopped: bool
+    run: str
+    adapter: str
+    first_loss: float
+    last_loss: float
+    seconds: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The run's last word when it ended badly. `details` is for the log, folded away in the window."""
+
+    kind: str
+    message: str
+    hint: str
+    details: str = ""
+
+
+Event = Stage | Started | Step | Evaluated | Saved | Finished | Failed
+
+_BY_NAME: dict[str, type[Event]] = {
+    kind.__name__.lower(): kind for kind in (Stage, Started, Step, Evaluated, Saved, Finished, Failed)
+}
+
+
+def to_line(event: Event) -> str:
+    """The event as one line of JSON, without the line end."""
+    return json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False)
+
+
+def from_line(line: str) -> Event:
+    """The event that `to_line` wrote. ValueError for anything else."""
+    fields: dict[str, Any] = json.loads(line)
+    try:
+        kind = _BY_NAME[fields.pop("event")]
+        if "phases" in fields:
+            fields["phases"] = [Phase(**phase) for phase in fields["phases"]]
+        return kind(**fields)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not an event: {line[:200]}") from error

@@ -1,0 +1,125 @@
+"""The trainer's events, from a child process: whatever ends it, the caller goes on.
+
+The child is our own program (`train --events`), so a packaged app starts itself. MLX can end a process
+from C++ without an exception (a Metal out-of-memory is one way); here that becomes a Failed event.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from engine.config import TrainConfig
+from engine.events import Event, Failed, Finished, from_line
+
+# How often `stop` is asked while the child says nothing.
+_POLL_SECONDS = 0.1
+_DETAIL_BYTES = 20_000
+
+
+def command(*arguments: str) -> list[str]:
+    """The argv that runs our own command line with `arguments`, from source or packaged."""
+    if getattr(sys, "frozen", False):
+        return [sys.executable, *arguments]
+    return [sys.executable, "-m", "engine", *arguments]
+
+
+def train(config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    """Trains in a child process. Yields its events; the last one is Finished or Failed.
+
+    When `stop` turns true the child finishes its step, saves and ends with Finished(stopped=True).
+    Closing the iterator early ends the child at once.
+    """
+    with tempfile.TemporaryDirectory(prefix="tunesmith-") as scratch:
+        settings = Path(scratch) / "config.json"
+        settings.write_text(json.dumps(config.to_mapping()), encoding="utf-8")
+        with (Path(scratch) / "stderr").open("w+b") as errors:
+            yield from _events(
+                command("train", "--config", str(settings), "--events", "--stop-on-eof"),
+                errors,
+                stop,
+            )
+
+
+def _events(argv: list[str], errors: IO[bytes], stop: Callable[[], bool]) -> Iterator[Event]:
+    # The end of its standard input tells the child to stop: when we close it, and when we die.
+    # Its own session: a Ctrl-C in our terminal is ours to answer, by `stop`.
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    last: Event | None = None
+    try:
+        for line in _lines(child, stop):
+            try:
+                last = from_line(line)
+            except ValueError:
+                errors.write(line.encode() + b"\n")
+                continue
+            yield last
+        child.wait()
+        if not isinstance(last, (Finished, Failed)):
+            yield _death(child.returncode, _tail(errors))
+    finally:
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout):
+            if stream:
+                stream.close()
+
+
+def _lines(child: subprocess.Popen[bytes], stop: Callable[[], bool]) -> Iterator[str]:
+    if child.stdin is None or child.stdout is None:
+        raise ValueError("the child has no pipes")
+    stream, buffer = child.stdout.fileno(), b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            if not child.stdin.closed and stop():
+                child.stdin.close()
+            if not selector.select(_POLL_SECONDS):
+                continue
+            piece = os.read(stream, 65536)
+            if not piece:
+                return
+            *lines, buffer = (buffer + piece).split(b"\n")
+            for line in lines:
+                yield line.decode("utf-8", errors="replace")
+
+
+def _tail(errors: IO[bytes]) -> str:
+    size = errors.seek(0, os.SEEK_END)
+    errors.seek(max(0, size - _DETAIL_BYTES))
+    return errors.read().decode("utf-8", errors="replace")
+
+
+def _death(status: int, details: str) -> Failed:
+    """One place where the end of a process becomes a sentence."""
+    lowered = details.lower()
+    if "outofmemory" in lowered.replace(" ", "") or "insufficient memory" in lowered:
+        return Failed(
+            "memory",
+            "Training needed more memory than the GPU could give and was ended.",
+            "Choose a smaller segment size or a shorter longest row, or close other programs.",
+            details,
+        )
+    if status == -signal.SIGKILL:
+        return Failed(
+            "died",
+            "The training process was ended from outside, most likely because memory ran out.",
+            "Close other programs or lower the memory budget, then start again.",
+            details,
+        )
+    how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+    return Failed(
+        "died",
+        f"The training process ended unexpectedly {how}.",
+        "Start again; if it happens twice, the details below tell us why.",
+        details,
+    )

@@ -1,0 +1,249 @@
+"""train(config, stop): a run from its config to its adapter, told as events."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from engine import estimate
+from engine.backend import has_fast_blas, mx
+from engine.config import TrainConfig
+from engine.data import Dataset, Example, TextTokenizer, load_dataset, load_tokenizer, split
+from engine.data.batch import Batch, make_batch, row_order
+from engine.errors import EngineError
+from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step
+from engine.memory import PhaseMeter, hold_to, process_bytes
+from engine.models.adapter import add_adapter, save_adapter
+from engine.models.find import find_model
+from engine.models.folder import ModelFolder
+from engine.models.llama import LlamaStack
+from engine.models.load import load_stack
+from engine.models.sample import is_ready
+from engine.optimizer import Optimizer
+from engine.runs import RunFolder, new_run_folder
+from engine.segmented import Gradients, Plan, loss_and_gradients, score
+
+from mlx.utils import tree_flatten
+
+# A run looks at its validation rows this often when `evaluate_every` is "auto".
+_LOOKS = 5
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The examples of a run, trained and set aside, and in words why so."""
+
+    train: tuple[Example, ...]
+    valid: tuple[Example, ...]
+    sentence: str
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(example.ids) for example in self.train + self.valid)
+
+
+def train(config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+    """Trains an adapter. Yields events as they happen; the last one is Finished or Failed.
+
+    `stop` is asked between batches: once true, the run saves what it has and ends with Finished(stopped).
+    """
+    try:
+        yield from _train(config, stop)
+    except EngineError as error:
+        yield Failed(error.kind, error.message, error.hint)
+    except Exception:  # noqa: BLE001  whatever it is, a person reads a sentence and the log has the rest
+        yield Failed(
+            "internal",
+            "Something went wrong in the trainer itself.",
+            "The details below tell what; please report them.",
+            traceback.format_exc(),
+        )
+
+
+def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
+    if not config.data:
+        raise EngineError("There is no data to learn from.", "Choose a file with data.")
+    fetch = config.model == "sample" and not is_ready()
+    yield Stage("model", "Fetching the sample model, 93 MB, once" if fetch else "Looking for the model")
+    folder = find_model(config.model)
+    yield Stage("data", "Reading the data")
+    rows = read_rows(config, load_tokenizer(folder.path))
+    budget = estimate.budget_bytes(config, estimate.machine())
+    chosen = estimate.choose(estimate.architecture_of(folder), config, rows.longest, budget)
+    yield Stage("model", f"Loading {folder.path.name}")
+    if not has_fast_blas:
+        yield Stage("model", "OpenBLAS is missing, so this takes about 30 times as long: install libopenblas0.")
+    hold_to(budget)
+    stack = load_stack(folder)
+    add_adapter(stack.model, config)
+    run = RunFolder(new_run_folder(config))
+    run.write_config(config)
+    training = _Training(config, folder, stack, rows, Plan(chosen.segment_size, config.head_chunk), run, budget)
+    for event in training.events(chosen.peak_bytes, stop):
+        run.append(event)
+        yield event
+
+
+def read_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:
+    """The examples to train and to measure with. EngineError while any row can't be used: none is dropped."""
+    dataset = _usable(config.data, tokenizer, config.max_length)
+    if config.valid:
+        valid = _usable(config.valid, tokenizer, config.max_length).examples
+        rows = f"{len(valid):,} rows of {Path(config.valid).name} are measured, never trained."
+        return Rows(dataset.examples, valid, rows)
+    return Rows(*split(dataset.examples, dataset.prompts, config.seed))
+
+
+def _usable(path: str, tokenizer: TextTokenizer, max_length: int) -> Dataset:
+    dataset = load_dataset(Path(path).expanduser(), tokenizer, max_length)
+    errors = [problem for problem in dataset.problems if problem.severity == "error"]
+    if errors:
+        first, more = errors[0], len(errors) - 1
+        others = f" {more:,} more rows have errors; check lists them all." if more else ""
+        raise EngineError(first.message, first.fix + others)
+    return dataset
+
+
+class _Training:
+    """The state of a run while it goes: model, optimizer, place in the data, what has been measured."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: ModelFolder,
+        stack: LlamaStack,
+        rows: Rows,
+        plan: Plan,
+        run: RunFolder,
+        budget_bytes: int,
+    ) -> None:
+        self.config, self.folder, self.stack, self.rows = config, folder, stack, rows
+        self.plan, self.run, self.budget_bytes = plan, run, budget_bytes
+        step_rows = config.batch_size * config.accumulate
+        self.steps = config.steps or math.ceil(math.ceil(len(rows.train) * config.epochs) / step_rows)
+        self.optimizer = Optimizer(config, self.steps)
+        self.meter = PhaseMeter()
+        self.peak_bytes = 0
+
+    def events(self, predicted_peak_bytes: int, stop: Callable[[], bool]) -> Iterator[Event]:
+        parameters = sum(array.size for _, array in tree_flatten(self.stack.model.trainable_parameters()))
+        yield Started(
+            run=str(self.run.path),
+            steps=self.steps,
+            segment_size=self.plan.segment_size,
+            segments=len(self.plan.segments(len(self.stack.layers))),
+            budget_bytes=self.budget_bytes,
+            resting_bytes=mx.get_active_memory(),
+            predicted_peak_bytes=predicted_peak_bytes,
+            train_rows=len(self.rows.train),
+            valid_rows=len(self.rows.valid),
+            split=self.rows.sentence,
+            trainable_parameters=parameters,
+        )
+        begun, losses, done = time.perf_counter(), [0.0], 0
+        yield from self._evaluated(0)
+        for number, batches in enumerate(self._steps(), start=1):
+            step = self._step(number, batches, stop)
+            if step is None:
+                break
+            losses = [losses[0] if done else step.loss, step.loss]
+            done = number
+            yield step
+            if self._looks_after(number):
+                yield from self._evaluated(number)
+                yield self._saved(number)
+        if not self._looks_after(done) or not done:
+            yield self._saved(done)
+        yield Finished(
+            step=done,
+            steps=self.steps,
+            stopped=done < self.steps,
+            run=str(self.run.path),
+            adapter=str(self.run.adapter / "adapters.safetensors"),
+            first_loss=losses[0],
+            last_loss=losses[-1],
+            seconds=time.perf_counter() - begun,
+            peak_bytes=self.peak_bytes,
+        )
+
+    def _steps(self) -> Iterator[list[Batch]]:
+        """The batches of each step. By epochs, the last step holds just the rows that are left."""
+        size, rows = self.config.batch_size, self.rows.train
+        step_rows = size * self.config.accumulate
+        total = self.steps * step_rows if self.config.steps else math.ceil(len(rows) * self.config.epochs)
+        order = itertools.islice(row_order(len(rows), self.config.seed), total)
+        while numbers := list(itertools.islice(order, step_rows)):
+            examples = [rows[number] for number in numbers]
+            yield [make_batch(examples[start : start + size]) for start in range(0, len(examples), size)]
+
+    def _step(self, number: int, batches: list[Batch], stop: Callable[[], bool]) -> Step | None:
+        """One optimizer step, or None when it was stopped before its end."""
+        begun = time.perf_counter()
+        targets = sum(len(batch.targets) for batch in batches)
+        self.stack.model.train()
+        self.meter.start()
+        loss, gradients = 0.0, Gradients()
+        for index, batch in enumerate(batches):
+            if stop():
+                return None
+            seed = (self.config.seed * 1_000_003 + number) * 4096 + index
+            part, slopes = loss_and_gradients(self.stack, batch, targets, self.plan, self.meter, seed)
+            loss += part / targets
+            gradients = {name: gradients[name] + slope if gradients else slope for name, slope in slopes.items()}
+        rate, norm = self.optimizer.update(self.stack.model, gradients, number)
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise EngineError(
+                f"In step {number} the loss stopped being a number: training went astray.",
+                "Start again with a lower learning rate, a third of this one for a start.",
+            )
+        peak = max(self.meter.peak_bytes, mx.get_peak_memory())  # the update's own peak included
+        self.peak_bytes = max(self.peak_bytes, peak)
+        seconds = time.perf_counter() - begun
+        tokens = sum(batch.tokens for batch in batches)
+        return Step(
+            step=number,
+            steps=self.steps,
+            loss=loss,
+            learning_rate=rate,
+            grad_norm=norm,
+            tokens=tokens,
+            trained_tokens=targets,
+            tokens_per_second=tokens / seconds,
+            seconds=seconds,
+            peak_bytes=peak,
+            active_bytes=mx.get_active_memory(),
+            cache_bytes=mx.get_cache_memory(),
+            process_bytes=process_bytes(),
+            phases=self.meter.phases,
+        )
+
+    def _looks_after(self, number: int) -> bool:
+        """Whether the validation rows are measured, and the adapter saved, after step `number`."""
+        every = self.config.evaluate_every
+        gap = max(1, self.steps // _LOOKS) if isinstance(every, str) else every
+        return bool(gap) and (number % gap == 0 or number == self.steps)
+
+    def _evaluated(self, number: int) -> Iterator[Evaluated]:
+        if not self.rows.valid or self.config.evaluate_every == 0:
+            return
+        loss, targets, size = 0.0, 0, self.config.batch_size
+        self.stack.model.eval()
+        for start in range(0, len(self.rows.valid), size):
+            batch = make_batch(self.rows.valid[start : start + size])
+            loss -= float(np.sum(score(self.stack, batch, self.config.head_chunk), dtype=np.float64))
+            targets += len(batch.targets)
+        yield Evaluated(step=number, loss=loss / targets, rows=len(self.rows.valid), trained_tokens=targets)
+
+    def _saved(self, number: int) -> Saved:
+        self.run.replace_adapter(
+            lambda folder: save_adapter(self.stack.model, self.config, str(self.folder.path), folder)
+        )
+        return Saved(step=number, path=str(self.run.adapter))

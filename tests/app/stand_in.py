@@ -1,0 +1,172 @@
+"""A child program that speaks like `python -m engine`, in milliseconds and without MLX.
+
+The name of the data file says how it behaves: "killed" dies while training, "errors" has bad lines, "slow"
+trains until it is told to stop, "long" has one long row, "broken" prints a traceback instead of an answer.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+SAMPLE = {
+    "name": "sample", "family": "llama", "supported": True, "reason": "", "layers": 30,
+    "parameters": 134_515_008, "bytes": 269_000_000,
+}  # fmt: skip
+
+
+def say(**message):
+    print(json.dumps(message), flush=True)
+
+
+def option(arguments, name, default=""):
+    return arguments[arguments.index(name) + 1] if name in arguments else default
+
+
+def fail(message, hint):
+    say(event="failed", kind="request", message=message, hint=hint, details="")
+    return 2
+
+
+def rows_of(path):
+    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def home():
+    return Path(os.environ["TUNESMITH_HOME"])
+
+
+def models(arguments):
+    folder = home() / "models" / "sample"
+    if "--fetch" in arguments:
+        for done in (10, 50, 93):
+            say(
+                event="stage",
+                name="fetch",
+                message=f"Fetching the sample model, {done} of 93 MB",
+                done=done,
+                total=93,
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+    say(models=[{**SAMPLE, "path": str(folder), "ready": folder.is_dir()}])
+    return 0
+
+
+def check(arguments):
+    data = Path(arguments[0])
+    if not data.is_file():
+        return fail(f"There is no file {data}.", "Choose another one.")
+    if "broken" in data.name:
+        raise RuntimeError("a mistake of the engine's")
+    rows = len(rows_of(data))
+    problems = []
+    if "errors" in data.name:
+        problems.append({
+            "line": 2, "severity": "error", "code": "missing_completion",
+            "message": "Line 2 has no 'completion'.",
+            "fix": "Each line needs a prompt and a completion.",
+        })  # fmt: skip
+    valid = max(1, rows // 10)
+    say(
+        rows=rows, usable=rows - len(problems), format="prompt/completion", problems=problems,
+        tokens={"median": 60, "p95": 70, "max": 90, "total": 60 * rows}, trained_tokens=25 * rows,
+        truncated_rows=0, rows_without_targets=0, split={"train": rows - valid, "valid": valid},
+        split_text=f"{valid} rows are set aside to measure with and never trained.",
+        longest=90, lengths=[60] * rows,
+    )  # fmt: skip
+    return 2 if problems else 0
+
+
+def token(text, trained=False, cut=False):
+    return {
+        "id": 1,
+        "text": text,
+        "trained": trained,
+        "part": "response" if trained else "prompt",
+        "cut": cut,
+    }
+
+
+def preview(arguments):
+    rows, first = rows_of(arguments[0]), int(option(arguments, "--row", "1"))
+    found = []
+    for number, row in list(enumerate(rows, start=1))[first - 1 : first - 1 + int(option(arguments, "--count", "1"))]:
+        repeat = 1000 if "long" in Path(arguments[0]).name else 1
+        tokens = [token("<|im_start|>"), token("user\n")]
+        tokens += [token(word + " ") for word in row["prompt"].split()] * repeat
+        tokens += [token("<|im_end|>"), token("\n"), token("<|im_start|>"), token("assistant\n")]
+        tokens += [token(word + " ", trained=True) for word in row["completion"].split()] + [token("<|im_end|>", True)]
+        tokens += [token("cut off", cut=True)] if number == 2 else []
+        found.append({"text": "", "tokens": tokens, "line": number, "row": number, "rows": len(rows), "problem": None})
+    say(rows_total=len(rows), rows=found)
+    return 0
+
+
+def train(arguments):
+    config = json.loads(Path(option(arguments, "--config")).read_text())
+    stopped = []
+    threading.Thread(target=lambda: (sys.stdin.read(), stopped.append(True)), daemon=True).start()
+    name = Path(config["data"]).name
+    run = home() / "runs" / f"run-{os.getpid()}"
+    (run / "adapter").mkdir(parents=True)
+    say(event="stage", name="load", message="Loading the model", done=0, total=0)
+    steps = config["steps"] or 40
+    gigabyte = 1024**3
+    say(
+        event="started", run=str(run), steps=steps, segment_size=5, segments=6, budget_bytes=2 * gigabyte,
+        resting_bytes=gigabyte // 2, predicted_peak_bytes=gigabyte, train_rows=90, valid_rows=10,
+        split="10 rows are set aside.", trainable_parameters=1_000_000,
+    )  # fmt: skip
+    step, loss = 0, 3.0
+    while step < steps and not stopped:
+        step += 1
+        loss = 0.3 + 2.7 * 0.93**step + 0.12 * ((step * 7919) % 13 / 13 - 0.5)
+        if "killed" in name and step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        peaks = [int(gigabyte * (0.6 + 0.02 * k)) for k in range(6)]
+        phases = [{"name": "forward", "segment": k, "peak_bytes": peak} for k, peak in enumerate(peaks)]
+        phases += [{"name": "head", "segment": 0, "peak_bytes": int(gigabyte * 0.95)}]
+        phases += [
+            {"name": "backward", "segment": k, "peak_bytes": int(gigabyte * (1.1 + 0.04 * k))} for k in range(5, -1, -1)
+        ]
+        say(
+            event="step", step=step, steps=steps, loss=loss, learning_rate=2e-4 * (1 - step / steps / 2),
+            grad_norm=0.71, tokens=240, trained_tokens=100, tokens_per_second=420.0, seconds=0.05,
+            peak_bytes=int(gigabyte * 1.3), active_bytes=gigabyte, cache_bytes=0, process_bytes=2 * gigabyte,
+            phases=phases,
+        )  # fmt: skip
+        if step % 5 == 0:
+            say(event="evaluated", step=step, loss=loss + 0.1, rows=10, trained_tokens=250)
+        if "slow" in name:
+            time.sleep(0.02)
+    say(event="saved", step=step, path=str(run / "adapter"))
+    say(
+        event="finished", step=step, steps=steps, stopped=bool(stopped), run=str(run),
+        adapter=str(run / "adapter" / "adapters.safetensors"),
+        first_loss=2.8, last_loss=loss, seconds=4.2, peak_bytes=int(gigabyte * 1.3),
+    )  # fmt: skip
+    return 0
+
+
+def talk(arguments):
+    say(ready=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("stop"):
+            continue
+        if message["prompt"] == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        tuned = message["adapter"] and "--adapter" in arguments
+        text = '{"name": "Clara", "guests": 3, "day": "Saturday", "time": "18:30"}' if tuned else "I am a model."
+        for word in text.split(" "):
+            say(text=word if word == text.split(" ")[0] else " " + word)
+        say(done=True, tokens=8, seconds=0.1)
+    return 0
+
+
+if __name__ == "__main__":
+    command, *rest = sys.argv[1:]
+    sys.exit({"models": models, "check": check, "preview": preview, "train": train, "talk": talk}[command](rest))

@@ -1,0 +1,94 @@
+"""The panels: forms from the declarations, refusals in words, and memory that is predicted at once."""
+
+import time
+
+import pytest
+from PySide6.QtCore import Qt
+
+from app.states import State
+from engine.config import GB, SETTINGS
+
+
+@pytest.fixture
+def sidebar(window, ready):
+    window.try_sample()
+    ready(window)
+    return window.sidebar
+
+
+def test_every_setting_has_a_field_but_the_three_with_their_own_widget(sidebar):
+    shown = {name for panel in sidebar.panels for name in panel.form.fields}
+    expected = {name for name, item in SETTINGS.items() if item.group != "run"}
+    assert shown == expected - {"data", "model", "memory_budget_gb"}
+
+
+def test_every_field_has_its_help(sidebar):
+    for panel in sidebar.panels:
+        for field in panel.form.fields.values():
+            assert field.toolTip() == field.setting.help
+
+
+def enter(field, text):
+    field.editor.line.setText(text)
+    field.editor.line.editingFinished.emit()
+
+
+def test_a_wrong_value_is_refused_in_words_and_the_last_one_holds(window, sidebar):
+    field = sidebar.objective.form.fields["learning_rate"]
+    before = window.session.config.learning_rate
+    enter(field, "fast")
+    assert not field.refusal.isHidden()
+    assert "Learning rate" in field.refusal.text()
+    assert window.session.config.learning_rate == before
+    enter(field, "1e-4")
+    assert field.refusal.isHidden()
+    assert window.session.config.learning_rate == 1e-4
+
+
+def test_auto_is_a_word_or_nothing(window, sidebar):
+    field = sidebar.objective.form.fields["warmup"]
+    enter(field, "5")
+    assert window.session.config.warmup == 5
+    enter(field, "")
+    assert window.session.config.warmup == "auto"
+    assert field.editor.line.text() == "Auto"
+
+
+def test_choices_and_names(window, sidebar, qtbot):
+    choice = sidebar.objective.form.fields["schedule"].editor
+    choice.box.setCurrentIndex(choice.box.findData("linear"))
+    choice.box.activated.emit(choice.box.currentIndex())
+    assert window.session.config.schedule == "linear"
+    boxes = sidebar.model.form.fields["targets"].editor.boxes
+    boxes["q_proj"].click()
+    assert "q_proj" not in window.session.config.targets
+
+
+def test_a_budget_too_small_does_not_fit_and_keeps_start_off(window, sidebar):
+    memory = sidebar.memory
+    memory.slider.setValue(1)
+    assert window.session.config.memory_budget_gb == 0.1
+    assert memory.state.state is State.TOO_BIG
+    assert not window.bar.start.isEnabled()
+    assert not memory.suggestion.isHidden()
+    memory.auto.click()
+    assert window.session.config.memory_budget_gb == "auto"
+    assert memory.state.state is State.FITS
+    assert window.bar.start.isEnabled()
+
+
+def test_bars_are_chosen_by_key_and_click(window, sidebar, qtbot):
+    bars = sidebar.memory.bars
+    qtbot.keyClick(bars, Qt.Key.Key_Down)
+    size = window.session.config.segment_size
+    assert size != "auto"
+    assert "predicted" in bars.accessibleDescription()
+    assert "suggested" in bars.accessibleDescription()
+
+
+def test_a_setting_moves_the_prediction_within_a_frame(window, sidebar):
+    begin = time.perf_counter()
+    for batch in (1, 2, 4, 8):
+        window.session.change(batch_size=batch)
+    assert (time.perf_counter() - begin) / 4 < 0.05
+    assert window.session.outlook.budget_bytes > 0.1 * GB

@@ -1,0 +1,320 @@
+import json
+import random
+import statistics
+
+import numpy as np
+import pytest
+from tokenizer_folders import CASES, chatml, llama2, llama3
+
+from engine.data import Example, load_dataset, load_tokenizer, preview, preview_rows, report, split
+from engine.data.dataset import MAX_LENGTHS
+from engine.errors import EngineError
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
+
+
+def case(name, tokenizer, max_length=2048):
+    return load_dataset(CASES / f"{name}.jsonl", tokenizer, max_length)
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def adds_up(dataset):
+    named = {problem.line for problem in dataset.problems if problem.severity == "error" and problem.line}
+    usable = {example.line for example in dataset.examples}
+    assert not named & usable
+    assert len(usable) == len(dataset.examples) == len(dataset.prompts)
+    return len(usable) + len(named) == dataset.rows
+
+
+def codes(dataset):
+    return [(problem.line, problem.severity, problem.code) for problem in dataset.problems]
+
+
+@pytest.mark.parametrize(
+    ("name", "usable", "problems"),
+    [
+        ("bom", [1, 2, 3], []),
+        ("crlf", [1, 2, 3], []),
+        ("blank_lines", [1, 3, 5], []),
+        ("empty", [], [(0, "error", "empty")]),
+        ("latin1", [], [(1, "error", "encoding")]),
+        ("null_completion", [1], [(2, "error", "null_field")]),
+        ("empty_completion", [1], [(2, "error", "empty_field")]),
+        ("mixed_schema", [1, 2, 3], []),
+        ("broken_json", [1, 3], [(2, "error", "broken_json")]),
+        ("unknown_role", [], [(1, "error", "unknown_role")]),
+        ("no_assistant", [2], [(1, "error", "no_assistant")]),
+        ("multi_turn", [1], []),
+        ("one_row", [1], []),
+        ("emoji", [1], []),
+        ("duplicates", [1, 2, 3, 4], [(1, "warning", "duplicates")]),
+        ("pair_shared_start", [], [(1, "error", "pair_row")]),
+        ("pair_messages", [], [(1, "error", "pair_row")]),
+    ],
+)
+def test_cases(tokenizer, name, usable, problems):
+    dataset = case(name, tokenizer)
+    assert [example.line for example in dataset.examples] == usable
+    assert codes(dataset) == problems
+    assert adds_up(dataset)
+
+
+def test_a_prompt_that_fills_the_row_is_named_with_what_would_hold_it(tokenizer):
+    dataset = case("prompt_too_long", tokenizer, 128)
+    assert codes(dataset) == [(1, "error", "nothing_to_train")]
+    assert [example.line for example in dataset.examples] == [2]
+    (problem,) = dataset.problems
+    length = dataset.lengths[0]
+    assert f"{length:,} tokens" in problem.message
+    assert f"{length:,}" in problem.fix
+    assert "128" in problem.message
+    held = case("prompt_too_long", tokenizer, int(length))
+    assert (codes(held), len(held.examples)) == ([], 2)
+
+
+def test_duplicates_are_named_by_line(tokenizer, tmp_path):
+    (problem,) = case("duplicates", tokenizer).problems
+    assert "Lines 1, 2 and 3 " in problem.message
+    row, other = {"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": "c"}
+    path = write(tmp_path / "a.jsonl", [row, other] * 2 + [row] * 40)
+    first, second = load_dataset(path, tokenizer, 99).problems
+    assert "and 22 more hold" in first.message
+    assert "Lines 2 and 4 hold" in second.message
+
+
+@pytest.mark.parametrize("max_length", [25, 30, 35])
+def test_cut_rows_say_by_how_much(tokenizer, max_length):
+    dataset = case("multi_turn", tokenizer, max_length)
+    whole = case("multi_turn", tokenizer).examples[0]
+    if not dataset.examples:
+        assert codes(dataset) == [(1, "error", "nothing_to_train")]
+        return
+    (example,) = dataset.examples
+    assert example.ids.tolist() == whole.ids[:max_length].tolist()
+    assert example.trained.tolist() == whole.trained[:max_length].tolist()
+    assert example.cut == len(whole.ids) - max_length
+    assert codes(dataset) == [(1, "warning", "cut")]
+    assert f"last {example.cut:,} are" in dataset.problems[0].message
+    assert (example.ids.dtype, example.trained.dtype) == (np.int32, bool)
+
+
+def test_a_text_of_one_token_trains_nothing(tmp_path):
+    tokenizer = load_tokenizer(chatml(tmp_path, eos_token=None))
+    dataset = load_dataset(write(tmp_path / "a.jsonl", [{"text": "a"}, {"text": "aa"}]), tokenizer, 99)
+    assert codes(dataset)[0] == (1, "error", "nothing_to_train")
+    assert adds_up(dataset)
+
+
+def test_a_model_without_template_is_named_where_it_matters(tmp_path):
+    base = load_tokenizer(llama3(tmp_path))
+    assert codes(case("one_row", base)) == [(0, "warning", "default_template")]
+    assert codes(case("multi_turn", base)) == [(0, "warning", "default_template")]
+    assert codes(load_dataset(write(tmp_path / "a.jsonl", [{"text": "a b"}]), base, 99)) == []
+
+
+def test_the_format_is_named(tokenizer, tmp_path):
+    assert case("one_row", tokenizer).format == "prompt/completion"
+    assert case("multi_turn", tokenizer).format == "messages"
+    assert case("mixed_schema", tokenizer).format == "mixed"
+    assert case("empty", tokenizer).format == "unknown"
+    assert load_dataset(write(tmp_path / "a.jsonl", [{"text": "a"}]), tokenizer, 99).format == "text"
+
+
+def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"text": f"row {n}"} for n in range(20)])
+    told = []
+    load_dataset(path, tokenizer, 99, lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert len(told) == 20
+    assert told[-1] == (path.stat().st_size, path.stat().st_size)
+    answers = iter([False] * 5 + [True])
+    assert load_dataset(path, tokenizer, 99, stop=lambda: next(answers)).rows == 5
+
+
+def test_any_corruption_is_a_problem_of_its_line(tmp_path):
+    tokenizers = [load_tokenizer(chatml(tmp_path / "chatml")), load_tokenizer(llama2(tmp_path / "llama2"))]
+    chance = random.Random(3)
+    clean = b"".join(
+        (CASES / f"{name}.jsonl").read_bytes()
+        for name in (
+            "one_row",
+            "multi_turn",
+            "emoji",
+            "mixed_schema",
+            "crlf",
+            "unknown_role",
+            "pair_messages",
+        )
+    )
+    scraps = [
+        b"\xff",
+        b"\n",
+        b"\r",
+        b"\0",
+        b"{",
+        b"}",
+        b'"',
+        b"\\",
+        b"\\ud800",
+        b"[[[",
+        b"<|im_end|>",
+        b"</s>",
+        b"null",
+    ]
+    path = tmp_path / "data.jsonl"
+    for turn in range(120):
+        data = bytearray(clean)
+        for _ in range(chance.randrange(1, 12)):
+            place = chance.randrange(len(data))
+            match chance.randrange(4):
+                case 0:
+                    data[place] = chance.randrange(256)
+                case 1:
+                    del data[place : place + chance.randrange(1, 30)]
+                case 2:
+                    data[place:place] = chance.choice(scraps)
+                case 3:
+                    data[place:place] = data[chance.randrange(len(data)) :][: chance.randrange(60)]
+        path.write_bytes(data)
+        tokenizer = tokenizers[turn % 2]
+        dataset = load_dataset(path, tokenizer, 64)
+        assert adds_up(dataset)
+        for example in dataset.examples:
+            assert example.trained.any()
+            assert not example.trained[0]
+            assert len(example.ids) == len(example.trained) <= 64
+        json.dumps(report(dataset, 0, 0)).encode()
+        for shown in preview_rows(path, tokenizer, 64, 1, dataset.rows):
+            json.dumps(shown, ensure_ascii=False).encode()
+
+
+def test_report(tokenizer, tmp_path):
+    dataset = case("prompt_too_long", tokenizer, 128)
+    found = report(dataset, 1, 0)
+    (example,) = dataset.examples
+    assert found["problems"][0]["code"] == "nothing_to_train"
+    assert set(found["problems"][0]) == {"line", "severity", "code", "message", "fix"}
+    del found["problems"]
+    length = len(example.ids)
+    assert found == {
+        "rows": 2,
+        "usable": 1,
+        "format": "prompt/completion",
+        "tokens": {"median": length, "p95": length, "max": length, "total": length},
+        "trained_tokens": int(example.trained.sum()),
+        "truncated_rows": 0,
+        "rows_without_targets": 1,
+        "split": {"train": 1, "valid": 0},
+        "longest": int(dataset.lengths[0]),
+        "lengths": dataset.lengths.tolist(),
+    }
+    path = write(tmp_path / "a.jsonl", [{"text": "the mill " * (1 + n % 50)} for n in range(250)])
+    dataset = load_dataset(path, tokenizer, 40)
+    found = report(dataset, 240, 10)
+    kept = [len(example.ids) for example in dataset.examples]
+    assert abs(found["tokens"]["median"] - statistics.median(kept)) <= 0.5
+    assert found["tokens"]["max"] == 40 < found["longest"]
+    assert found["tokens"]["total"] == sum(kept)
+    assert found["truncated_rows"] == sum(example.cut > 0 for example in dataset.examples) > 0
+    assert report(case("empty", tokenizer), 0, 0)["longest"] == 0
+
+
+def test_a_report_holds_a_bounded_number_of_lengths(tokenizer):
+    dataset = case("one_row", tokenizer)
+    many = type(dataset)(**{**vars(dataset), "lengths": np.arange(MAX_LENGTHS * 5, dtype=np.int32)})
+    lengths = report(many, 1, 0)["lengths"]
+    assert len(lengths) == MAX_LENGTHS
+    assert (lengths[0], lengths[-1]) == (0, MAX_LENGTHS * 5 - 1)
+    assert set(np.diff(lengths).tolist()) <= {4, 5, 6}
+
+
+def examples(count):
+    return [Example(n + 1, np.zeros(2, np.int32), np.array([False, True]), 0) for n in range(count)]
+
+
+def lines(part):
+    return [example.line for example in part]
+
+
+@pytest.mark.parametrize(("rows", "aside"), [(0, 0), (1, 0), (49, 0), (50, 5), (199, 19), (200, 10), (2000, 100)])
+def test_split_sizes_and_sentence(rows, aside):
+    train, valid, sentence = split(examples(rows), [str(n) for n in range(rows)], seed=0)
+    assert (len(train), len(valid)) == (rows - aside, aside)
+    assert sorted(lines(train) + lines(valid)) == list(range(1, rows + 1))
+    assert lines(train) == sorted(lines(train))
+    assert sentence.endswith(".")
+    if rows == 49:
+        assert sentence == "Too few rows to set some aside: all 49 are trained, none measured."
+    if aside:
+        assert f"{aside:,} of {rows:,} rows" in sentence
+
+
+def test_split_is_seeded():
+    keys = [str(n) for n in range(100)]
+    first, again, other = (split(examples(100), keys, seed)[1] for seed in (1, 1, 2))
+    assert lines(first) == lines(again) != lines(other)
+
+
+def test_split_keeps_a_prompt_on_one_side(tokenizer, tmp_path):
+    rows = [{"prompt": f"Question {n % 40}", "completion": f"Answer {n}"} for n in range(120)]
+    rows += [{"messages": [{"role": "user", "content": "Question 3"}, {"role": "assistant", "content": "x"}]}]
+    dataset = load_dataset(write(tmp_path / "a.jsonl", rows), tokenizer, 99)
+    prompt_of = dict(zip(lines(dataset.examples), dataset.prompts, strict=True))
+    assert prompt_of[121] == prompt_of[4]
+    for seed in range(20):
+        train, valid, _ = split(dataset.examples, dataset.prompts, seed)
+        assert not {prompt_of[n] for n in lines(train)} & {prompt_of[n] for n in lines(valid)}
+        assert len(valid) in (10, 11, 12)
+    train, valid, sentence = split(examples(60), ["same"] * 60, 0)
+    assert (len(train), len(valid)) == (60, 0)
+    assert "too few prompts" in sentence
+
+
+def test_preview_shows_what_is_trained_and_cut(tokenizer):
+    path = CASES / "multi_turn.jsonl"
+    (example,) = case("multi_turn", tokenizer, 40).examples
+    shown = preview(path, tokenizer, 40, 1)
+    assert set(shown) == {"text", "tokens", "line", "row", "rows", "problem"}
+    assert "".join(token["text"] for token in shown["tokens"]) == shown["text"]
+    assert [token["id"] for token in shown["tokens"][:40]] == example.ids.tolist()
+    assert [token["trained"] for token in shown["tokens"][:40]] == example.trained.tolist()
+    assert [token["cut"] for token in shown["tokens"]] == [False] * 40 + [True] * example.cut
+    assert not any(token["trained"] for token in shown["tokens"][40:])
+    answers = "".join(token["text"] for token in shown["tokens"] if token["part"] == "response")
+    assert answers == "Rome.<|im_end|>Madrid.<|im_end|>"
+    assert shown["problem"]["code"] == "cut"
+
+
+def test_preview_keeps_characters_whole(tokenizer):
+    shown = preview(CASES / "emoji.jsonl", tokenizer, 2048, 1)
+    assert not any("\ufffd" in token["text"] for token in shown["tokens"])
+    assert "".join(token["text"] for token in shown["tokens"]) == shown["text"]
+    assert "👨‍👩‍👧‍👦 and a flag 🇪🇺<|im_end|>" in shown["text"]
+    assert shown["problem"] is None
+
+
+def test_preview_of_a_row_that_has_an_error(tokenizer):
+    shown = preview(CASES / "broken_json.jsonl", tokenizer, 2048, 2)
+    assert (shown["line"], shown["row"], shown["rows"], shown["tokens"]) == (2, 2, 3, [])
+    assert shown["text"] == '{"prompt": "Name a tree.", "completion": "Oak."'
+    assert shown["problem"]["code"] == "broken_json"
+    long = preview(CASES / "prompt_too_long.jsonl", tokenizer, 128, 1)
+    assert long["problem"]["code"] == "nothing_to_train"
+    assert not any(token["trained"] for token in long["tokens"])
+
+
+def test_preview_of_several_rows_counts_rows_not_lines(tokenizer):
+    path = CASES / "blank_lines.jsonl"
+    shown = preview_rows(path, tokenizer, 2048, 2, 5)
+    assert [(item["row"], item["line"], item["rows"]) for item in shown] == [(2, 3, 3), (3, 5, 3)]
+    assert preview_rows(path, tokenizer, 2048, 4, 5) == []
+    for row in (0, 4, -1):
+        with pytest.raises(EngineError, match="no row"):
+            preview(path, tokenizer, 2048, row)
