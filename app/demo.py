@@ -185,6 +185,8 @@ def main() -> int:
     if not on_screen:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     app, window = open_window()
+    if not on_screen:
+        window.resize(1280, 800)
     if not places.SAMPLE_DATA.is_file():
         print("The sample data is missing from this copy of Tunesmith.", file=sys.stderr)
         return 1

@@ -10,17 +10,18 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QPlainTextEdit, QScrollArea, QWidget
 
-from app import places, words
+from app import places
 from app.pages.exchange import Exchange
 from app.pages.page import Page
 from app.session import Session
 from app.talking import Question, Talk
 from app.theme import font
-from app.widgets.basics import button, clear, column, label, row
+from app.widgets.basics import ElidedButton, button, clear, column, label, row
 from engine.events import Failed, Finished
 
 _EXAMPLES = 3
-_LONGEST_ANSWER = 256
+# Tokens: for a question of one's own, and for one whose answer in the data is short.
+_LONG_ANSWER, _SHORT_ANSWER = 256, 64
 
 
 class TalkPage(Page):
@@ -66,9 +67,7 @@ class TalkPage(Page):
         self.scroll_area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.scroll_area.setWidget(content)
         self.scroll_area.setAccessibleName("Questions and answers")
-        self.scroll_area.verticalScrollBar().rangeChanged.connect(
-            lambda _low, high: self.scroll_area.verticalScrollBar().setValue(high)
-        )
+        self.scroll_area.verticalScrollBar().rangeChanged.connect(self._show_newest)
         self.body.addWidget(self.scroll_area, 1)
         self.body.addLayout(column(self._examples_title, self.examples, spacing=4))
         ask_row = row(self.prompt, column(self.ask_button, self.stop_button, spacing=4))
@@ -91,8 +90,9 @@ class TalkPage(Page):
         self._exchange = Exchange(prompt, expected or self._expected.get(prompt, ""), tuned=tuned)
         self.exchanges.append(self._exchange)
         self._list.addWidget(self._exchange)
+        longest = _SHORT_ANSWER if self._exchange.expected else _LONG_ANSWER
         for side in self._exchange.answers:
-            self.talk.ask(Question(prompt, adapter=side, max_tokens=_LONGEST_ANSWER))
+            self.talk.ask(Question(prompt, adapter=side, max_tokens=longest))
         self._say()
         return self._exchange
 
@@ -109,6 +109,11 @@ class TalkPage(Page):
         """Ends the model's process."""
         self.talk.close()
 
+    def _show_newest(self, _low: int, high: int) -> None:
+        """Keeps the newest question in sight: its answers may be longer than the page."""
+        if self._exchange:
+            self.scroll_area.verticalScrollBar().setValue(min(high, self._exchange.y()))
+
     def _possible(self) -> bool:
         here = self._session.shelf.folder(self._session.config.model) is not None
         return here and not self._session.training.phase.active
@@ -123,8 +128,7 @@ class TalkPage(Page):
             self._expected = dict(found)
             clear(self.examples)
             for prompt, expected in found[:_EXAMPLES]:
-                entry = button(words.shortened(prompt, 110), partial(self.ask, prompt, expected), role="example")
-                entry.setToolTip(prompt)
+                entry = ElidedButton(prompt, partial(self.ask, prompt, expected))
                 self.examples.addWidget(entry)
         self._examples_title.setVisible(bool(found))
         self._say()

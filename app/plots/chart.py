@@ -127,6 +127,7 @@ class Chart(Card):
             axis.label.setFont(font(11))
             axis.setTickFont(font(11))
             axis.setStyle(tickLength=0, tickTextOffset=6)
+            axis.enableAutoSIPrefix(False)
             axis.setZValue(-1000)  # the grid lies under what is drawn
         self._cursor.setPen(pg.mkPen(c.secondary, width=1))
 

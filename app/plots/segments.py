@@ -116,7 +116,8 @@ class SegmentChart(Chart):
         self._budget.setValue(budget / GB)
         self._budget_name.setVisible(budget > 0)
         self._budget_name.setText(f"budget {words.memory(budget)}" + ("" if in_sight else " \N{UPWARDS ARROW}"))
-        self._budget_name.setPos(bars - 0.4, budget / GB if in_sight else top * 0.9)
+        self._budget_name.setAnchor((1.0, 1.0 if in_sight else 0.0))
+        self._budget_name.setPos(bars - 0.4, budget / GB if in_sight else top)
         resting = started.resting_bytes if started else 0
         self._resting.setVisible(0 < resting < peak)
         self._resting.setValue(resting / GB)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -48,6 +49,25 @@ def button(text: str, pressed: Callable[[], object] | None = None, *, role: str 
     if pressed:
         result.clicked.connect(lambda: pressed())
     return result
+
+
+class ElidedButton(QPushButton):
+    """A button whose text ends in an ellipsis where it does not fit; the whole of it is the tool tip."""
+
+    def __init__(self, text: str, pressed: Callable[[], object]) -> None:
+        super().__init__()
+        self._whole = text
+        self.setProperty("role", "example")
+        self.setFont(font())
+        self.setToolTip(text)
+        self.setAccessibleName(text)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.clicked.connect(lambda: pressed())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        room = self.width() - 28  # the padding and border of the style sheet
+        self.setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, room))
+        super().resizeEvent(event)
 
 
 def fill(layout: Box, *items: QWidget | QLayout | int | None, spacing: int = 8, margin: int = 0) -> Box:

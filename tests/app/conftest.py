@@ -9,6 +9,7 @@ import psutil
 import pytest
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
+from tiny_models import write_llama
 
 from app import places
 from app.theme import theme
@@ -57,7 +58,7 @@ def nothing_left(qapp):
 def stand_in(monkeypatch, home):
     """Child processes are the stand-in; the sample model is on this machine already."""
     monkeypatch.setattr(isolated, "command", lambda *arguments: [sys.executable, STAND_IN, *arguments])
-    (home / "models" / "sample").mkdir(parents=True)
+    write_llama(home / "models" / "sample", layers=30)
 
 
 @pytest.fixture

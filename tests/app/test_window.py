@@ -1,5 +1,6 @@
 """The window as a person uses it: opening, dropping, colours, keys, names, and what it remembers."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_the_sample_is_one_button_away(window, qtbot, ready):
 
 
 def test_the_sample_model_is_fetched_when_it_is_missing(window, home, qtbot, ready):
-    (home / "models" / "sample").rmdir()
+    shutil.rmtree(home / "models" / "sample")
     window.session.shelf.refresh()
     qtbot.waitUntil(lambda: not window.session.shelf.models[0].ready)
     window.data_page.welcome.sample.click()
