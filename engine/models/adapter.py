@@ -38,7 +38,10 @@ def add_adapter(model: nn.Module, config: TrainConfig) -> None:
 def save_adapter(model: nn.Module, config: TrainConfig, model_name: str, folder: Path) -> None:
     """Writes adapters.safetensors and adapter_config.json into `folder`."""
     weights = dict(tree_flatten(model.trainable_parameters()))
-    mx.save_safetensors(str(folder / _WEIGHTS), weights, {"format": "mlx"})
+    try:
+        mx.save_safetensors(str(folder / _WEIGHTS), weights, {"format": "mlx"})
+    except RuntimeError as error:  # MLX's word for a full disk
+        raise OSError(str(error)) from error
     layers: Any = model.layers
     keys = sorted(name for name, module in layers[0].named_modules() if isinstance(module, LoRALinear))
     settings = {
