@@ -132,7 +132,7 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from engine.data import load_dataset, load_tokenizer, report, split
+    from engine.data import load_dataset, load_tokenizer, own_rows_sentence, report, split
 
     config = _config(arguments)
     tokenizer = load_tokenizer(_find(config).path)
@@ -141,7 +141,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if config.valid:
         own = load_dataset(Path(config.valid).expanduser(), tokenizer, config.max_length)
         train, valid = dataset.examples, own.examples
-        sentence = f"{len(valid):,} rows of {Path(config.valid).name} are measured, never trained."
+        sentence = own_rows_sentence(len(valid), Path(config.valid))
     result = {**report(dataset, len(train), len(valid)), "split_text": sentence}
     errors = sum(problem.severity == "error" for problem in dataset.problems)
     if arguments.json:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +78,7 @@ def machine() -> Machine:
     limit = _container_limit()
     if limit is not None and limit < total:
         total, available = limit, min(available, limit - psutil.Process().memory_info().rss)
-    return Machine(platform.node(), total, max(0, available))
+    return Machine("This Mac" if sys.platform == "darwin" else "This machine", total, max(0, available))
 
 
 def _container_limit() -> int | None:

@@ -15,7 +15,7 @@ import numpy as np
 from engine import estimate
 from engine.backend import has_fast_blas, mx
 from engine.config import TrainConfig
-from engine.data import Dataset, Example, TextTokenizer, load_dataset, load_tokenizer, split
+from engine.data import Dataset, Example, TextTokenizer, load_dataset, load_tokenizer, own_rows_sentence, split
 from engine.data.batch import Batch, make_batch, row_order
 from engine.errors import EngineError
 from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step
@@ -97,8 +97,7 @@ def read_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:
     dataset = _usable(config.data, tokenizer, config.max_length)
     if config.valid:
         valid = _usable(config.valid, tokenizer, config.max_length).examples
-        rows = f"{len(valid):,} rows of {Path(config.valid).name} are measured, never trained."
-        return Rows(dataset.examples, valid, rows)
+        return Rows(dataset.examples, valid, own_rows_sentence(len(valid), Path(config.valid)))
     return Rows(*split(dataset.examples, dataset.prompts, config.seed))
 
 

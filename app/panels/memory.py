@@ -13,7 +13,7 @@ from app.states import Standing
 from app.theme import font
 from app.widgets.basics import label, row
 from app.widgets.legend import Legend
-from app.widgets.planbars import PlanBars, part_color, size_name
+from app.widgets.planbars import PlanBars, part_color
 from engine.config import GB
 from engine.errors import EngineError
 from engine.estimate import Plan
@@ -90,7 +90,7 @@ class MemoryPanel(Panel):
             return
         self.heading.setText(f"Prediction by segment size, for rows of up to {words.plural(outlook.longest, 'token')}:")
         reason = outlook.suggestion.reason if outlook.suggestion else ""
-        mark = f"\N{CHECK MARK} Suggested: {size_name(suggested)}. " if suggested is not None else ""
+        mark = "\N{CHECK MARK} Suggested. " if suggested is not None else ""
         self.suggestion.setText(mark + reason)
         self.suggestion.setVisible(bool(mark or reason))
 

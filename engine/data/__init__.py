@@ -6,7 +6,7 @@ from engine.data.preview import preview, preview_rows
 from engine.data.problems import Problem
 from engine.data.read import Row, read_rows
 from engine.data.render import Rendered, render
-from engine.data.split import split
+from engine.data.split import own_rows_sentence, split
 from engine.data.template import ChatTemplate
 from engine.data.tokenize import Example, tokenize
 from engine.data.tokenizer import TextTokenizer, load_tokenizer
@@ -24,6 +24,7 @@ __all__ = [
     "examine",
     "load_dataset",
     "load_tokenizer",
+    "own_rows_sentence",
     "preview",
     "preview_rows",
     "read_rows",

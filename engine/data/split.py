@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -40,3 +41,8 @@ def split(
         return train, valid, f"The rows share too few prompts to set some aside: all {rows:,} are trained."
     sentence = f"{len(valid):,} of {rows:,} rows are set aside to measure with and never trained; "
     return train, valid, sentence + "no prompt is on both sides."
+
+
+def own_rows_sentence(rows: int, path: Path) -> str:
+    """Says where the measured rows come from when a person brings a file of their own for it."""
+    return f"{rows:,} rows of {path.name} are measured, never trained."
