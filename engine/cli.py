@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "Please report the details.",
             traceback.format_exc(),
         )
-    return _tell_failure(failed, as_json=getattr(arguments, "json", False))
+    return _tell_failure(failed, as_json=getattr(arguments, "json", False) or command is _talk)
 
 
 def _tell_failure(failed: Failed, as_json: bool) -> int:

@@ -115,6 +115,7 @@ def test_talk_answers_until_its_input_ends(model, tmp_path):
         ["preview", "/nowhere.jsonl", "--row", "0", "--json"],
         ["estimate", "--config", "/nowhere.toml", "--json"],
         ["train", "--config", "/nowhere.toml", "--events"],
+        ["talk", "--adapter", "/nowhere"],
         ["score", "/nowhere.jsonl", "--objective", "orpo", "--json"],
     ],
 )
