@@ -56,13 +56,17 @@ class Check(_Answer):
 
 @dataclass(frozen=True)
 class Token(_Answer):
-    """One token of a row. `trained` tokens are learned, `cut` ones lie past the longest row."""
+    """One token of a row. `trained` tokens are learned, `cut` ones lie past the longest row.
+
+    `part` is prompt, response, chosen or rejected; `special` tokens are the template's marks, not text.
+    """
 
     id: int = 0
     text: str = ""
     trained: bool = False
     part: str = ""
     cut: bool = False
+    special: bool = False
 
 
 @dataclass(frozen=True)

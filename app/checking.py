@@ -15,11 +15,14 @@ _SETTLE_MS = 250
 
 def check_arguments(config: TrainConfig) -> list[str]:
     """What `check` and `preview` need to know of the settings."""
-    return [config.data, "--model", config.model, "--max-length", str(config.max_length)]
+    return [
+        config.data, "--model", config.model, "--max-length", str(config.max_length),
+        "--objective", config.objective, "--sft-scope", config.sft_scope,
+    ]  # fmt: skip
 
 
 class DataCheck(QObject):
-    """Holds the latest answer of `check` for the data, model and length in force.
+    """Holds the latest answer of `check` for the data, model, length and objective in force.
 
     Signals:
         changed(): a check began, was answered or failed.
@@ -33,6 +36,7 @@ class DataCheck(QObject):
         self.failure: Failed | None = None
         self.busy = False
         self._wanted: list[str] = []
+        self._about = ("", "")
         self._call: Call | None = None
         self._timer = QTimer(self, singleShot=True, interval=_SETTLE_MS)
         self._timer.timeout.connect(self._start)
@@ -45,9 +49,9 @@ class DataCheck(QObject):
             arguments += ["--valid", config.valid] if config.valid else []
         if arguments == self._wanted:
             return
-        if arguments[:2] != self._wanted[:2]:
-            self.result = None  # another file: the old figures would mislead
-        self._wanted = arguments
+        if (about := (config.data, config.objective)) != self._about:
+            self.result = None  # another file, or rows that another objective refused: the figures would mislead
+        self._wanted, self._about = arguments, about
         self.again()
 
     def again(self) -> None:

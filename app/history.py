@@ -7,13 +7,18 @@ from dataclasses import fields
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.events import Evaluated, Finished, Phase, Started, Step
+from engine.events import Evaluated, Finished, Phase, Preference, Started, Step
 
 Numbers = NDArray[np.float64]
 
 # Each smoothed value keeps this much of the past: about the mean of the last ten steps.
 _MEMORY = 0.9
 _RECENT = 20
+
+_PREFERENCE = tuple(item.name for item in fields(Preference))
+_STEP = tuple(item.name for item in fields(Step) if item.name not in ("steps", "phases", "preference"))
+# What is told of steps and of validation rows alike.
+_CURVES = ("loss", *_PREFERENCE)
 
 
 class Column:
@@ -34,26 +39,42 @@ class Column:
         return self._room[: self._length]
 
 
+class Smoothed(Column):
+    """The running mean of what is appended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._average = 0.0
+
+    def append(self, value: float) -> None:
+        self._average = _MEMORY * self._average + (1 - _MEMORY) * value
+        # Divided by the weight seen so far, so that the first values are not pulled towards zero.
+        super().append(self._average / (1 - _MEMORY ** (self._length + 1)))
+
+
 class History:
     """One run as it is known so far. `version` grows with every event: draw only when it changed."""
-
-    STEP_COLUMNS = tuple(
-        item.name for item in fields(Step) if item.name not in ("phases", "steps") and item.type != "str"
-    )
 
     def __init__(self) -> None:
         self.version = 0
         self.started: Started | None = None
         self.last: Step | None = None
         self.finished: Finished | None = None
-        self.columns = {name: Column() for name in self.STEP_COLUMNS}
-        self.smoothed = Column()
-        self.valid_steps, self.valid_losses = Column(), Column()
-        self._average = 0.0
+        self._steps = {name: Column() for name in (*_STEP, *_PREFERENCE)}
+        self._smoothed = {name: Smoothed() for name in _CURVES}
+        self._measured = {name: Column() for name in ("step", *_CURVES)}
 
     def __getitem__(self, name: str) -> Numbers:
-        """The values of one of Step's fields, in order."""
-        return self.columns[name].values
+        """The values of one of Step's or its Preference's fields, in order; none of the latter with SFT."""
+        return self._steps[name].values
+
+    def smoothed(self, name: str) -> Numbers:
+        """The running mean of the loss or of one of Preference's fields, a value a step."""
+        return self._smoothed[name].values
+
+    def measured(self, name: str) -> Numbers:
+        """The same on the validation rows, a value for each of `measured("step")`."""
+        return self._measured[name].values
 
     @property
     def steps(self) -> int:
@@ -90,16 +111,22 @@ class History:
 
     def add(self, event: Step) -> None:
         self.last = event
-        for name, column in self.columns.items():
-            column.append(getattr(event, name))
-        # Divided by the weight seen so far, so that the first values are not pulled towards zero.
-        self._average = _MEMORY * self._average + (1 - _MEMORY) * event.loss
-        self.smoothed.append(self._average / (1 - _MEMORY ** len(self["step"])))
+        for name in _STEP:
+            self._steps[name].append(getattr(event, name))
+        self._smoothed["loss"].append(event.loss)
+        if event.preference:
+            for name in _PREFERENCE:
+                value = getattr(event.preference, name)
+                self._steps[name].append(value)
+                self._smoothed[name].append(value)
         self.version += 1
 
     def measure(self, event: Evaluated) -> None:
-        self.valid_steps.append(event.step)
-        self.valid_losses.append(event.loss)
+        self._measured["step"].append(event.step)
+        self._measured["loss"].append(event.loss)
+        if event.preference:
+            for name in _PREFERENCE:
+                self._measured[name].append(getattr(event.preference, name))
         self.version += 1
 
     def end(self, event: Finished) -> None:

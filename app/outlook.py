@@ -39,7 +39,7 @@ class Outlook(QObject):
             try:
                 if self._architecture is None or self._architecture[0] != folder:
                     self._architecture = folder, estimate.architecture(folder)
-                self.plans = list(estimate.plans(self._architecture[1], config, self.longest))
+                self.plans = list(estimate.plans(self._architecture[1], config, self.longest, self.budget_bytes))
                 self.suggestion = estimate.suggest(self.plans, self.budget_bytes)
             except EngineError as error:
                 self._architecture, self.problem = None, error
@@ -51,8 +51,11 @@ class Outlook(QObject):
 
     def plan(self, config: TrainConfig) -> estimate.Plan | None:
         """The plan that Start would take: the chosen segment size, or the suggested one."""
-        size = config.segment_size
-        if size == "auto":
-            size = self.suggestion.segment_size if self.suggestion else None  # type: ignore[assignment]
+        size: int | None
+        if isinstance(config.segment_size, str):
+            size = self.suggestion.segment_size if self.suggestion else None
+        else:
+            layers = self._architecture[1].layers if self._architecture else 0
+            size = config.segment_size if config.segment_size < layers else 0  # all of them are the whole model
         chosen = [plan for plan in self.plans if plan.segment_size == size]
         return chosen[0] if chosen else None

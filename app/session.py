@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, QSettings, Signal
 
 from app import places, words
 from app.checking import DataCheck
+from app.fitting import chosen_sentence, misfit, objective_for
 from app.outlook import Outlook
 from app.shelf import SAMPLE, ModelShelf
 from app.states import Standing, State
@@ -43,11 +44,14 @@ class Session(QObject):
         super().__init__(parent)
         self._settings = settings
         self.config = self._remembered()
+        self.chosen_by_data = ""  # the sentence, while the objective is the data's choice and not a person's
+        self._data_is_new = False
         self.check = DataCheck(self)
         self.shelf = ModelShelf(self)
         self.outlook = Outlook(self)
         self.training = Training(self)
         self.shelf.changed.connect(self._follow)
+        self.check.changed.connect(self._fit_objective)  # first: nobody is to see the errors of a misfit
         self.check.changed.connect(self._predict)
         for signal in (
             self.config_changed,
@@ -74,10 +78,9 @@ class Session(QObject):
     def change(self, **values: Any) -> None:
         """Takes new values for some settings. EngineError for one that can't be."""
         config = self.config.updated(values)
-        if config != self.config:
-            self.config = config
-            self._follow()
-            self.config_changed.emit()
+        if "data" in values or config.objective != self.config.objective:
+            self.chosen_by_data, self._data_is_new = "", "data" in values
+        self._take(config)
 
     def open_data(self, path: Path) -> None:
         """Chooses a data file."""
@@ -107,12 +110,11 @@ class Session(QObject):
         except EngineError as error:
             self.refused.emit(error)
             preset = TrainConfig()
-        self.config = replace(preset, data=str(places.SAMPLE_DATA), model=SAMPLE)
+        self.chosen_by_data, self._data_is_new = "", False
+        self._take(replace(preset, data=str(places.SAMPLE_DATA), model=SAMPLE))
         model = self.shelf.named(SAMPLE)
         if self.shelf.listed and not (model and model.ready):
             self.shelf.fetch_sample()
-        self._follow()
-        self.config_changed.emit()
 
     def start(self) -> None:
         """Starts training, where nothing stands against it."""
@@ -148,6 +150,8 @@ class Session(QObject):
             return Standing(State.BUSY, "Looking at the data.")
         if check is None:
             return Standing(State.NEEDS_YOU, "The data is checked once there is a model.")
+        if reason := misfit(check.format, self.config.objective):
+            return Standing(State.WRONG, reason)
         if check.usable == 0:
             return Standing(State.WRONG, "No row of this file can be trained.")
         if check.rows_without_targets:
@@ -175,8 +179,10 @@ class Session(QObject):
         return Standing(State.READY)
 
     def objective(self) -> Standing:
-        """How the Objective panel stands: each value was checked when it was given."""
-        return Standing(State.READY)
+        """How the Objective panel stands: each value was checked when it was given, but the data may not fit."""
+        check = self.check.result
+        reason = misfit(check.format, self.config.objective) if check else ""
+        return Standing(State.NEEDS_YOU if reason else State.READY, reason)
 
     def memory(self) -> Standing:
         """How the Memory panel stands."""
@@ -188,6 +194,23 @@ class Session(QObject):
         return Standing(State.FITS)
 
     # -- inside
+
+    def _take(self, config: TrainConfig) -> None:
+        if config != self.config:
+            self.config = config
+            self._follow()
+            self.config_changed.emit()
+
+    def _fit_objective(self) -> None:
+        """Chooses an objective that new data can serve, once, when its check is there."""
+        check = self.check.result
+        if check is None or self.check.busy or not self._data_is_new:
+            return
+        self._data_is_new = False
+        objective = objective_for(check.format, self.config.objective)
+        if objective != self.config.objective:
+            self.chosen_by_data = chosen_sentence(objective)
+            self._take(replace(self.config, objective=objective))
 
     def _follow(self) -> None:
         known = self.shelf.listed and not self.shelf.fetching and self.shelf.folder(self.config.model) is not None

@@ -59,7 +59,7 @@ class MainWindow(QMainWindow):
         self.training_page = TrainingPage(self.session)
         self.talk_page = TalkPage(self.session)
         self.pages: list[Page] = [self.data_page, self.training_page, self.talk_page]
-        self.tabs = Segmented([page.title for page in self.pages])
+        self.tabs = Segmented("Pages", [page.title for page in self.pages])
         self.bar = BottomBar(self.session)
         self._closing = False
         self._build()

@@ -56,6 +56,16 @@ def loss(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 or value == 0 else number(value)
 
 
+def percent(share: float) -> str:
+    """A share from 0 to 1 as "83 %"."""
+    return f"{100 * share:.0f} %"
+
+
+def signed(value: float) -> str:
+    """A value of either sign with three decimals and a true minus: "−1.204"."""
+    return f"{value:z.3f}".replace("-", "\N{MINUS SIGN}")
+
+
 def shortened(text: str, limit: int) -> str:
     """The text on one line, at most `limit` characters."""
     flat = " ".join(text.split())

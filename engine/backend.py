@@ -10,6 +10,8 @@ import ctypes
 import os
 import sys
 
+import numpy as np
+
 
 def _load_openblas() -> bool:
     """Loads OpenBLAS for all libraries that come after it; False where there is none."""
@@ -22,12 +24,27 @@ def _load_openblas() -> bool:
     return False
 
 
+def _keep_freed_memory() -> None:
+    """Has glibc's malloc take large arrays from its own heap.
+
+    It would fetch each from the system and give it back at once: a page fault for every 4 KB that attention
+    writes, a quarter of its time.
+    """
+    threshold, trim = -3, -1  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(threshold, 32 * 1024**2)
+        mallopt(trim, 96 * 1024**2)
+
+
+if sys.platform == "linux":
+    _keep_freed_memory()
 has_fast_blas = sys.platform != "linux" or _load_openblas()
 
 import mlx.core as mx  # noqa: E402
 import mlx.nn as nn  # noqa: E402
 
-__all__ = ["compute_dtype", "has_fast_blas", "mx", "nn", "on_cpu"]
+__all__ = ["compute_dtype", "exp_now", "has_fast_blas", "mx", "nn", "on_cpu"]
 
 
 def on_cpu() -> bool:
@@ -38,3 +55,14 @@ def on_cpu() -> bool:
 def compute_dtype(stored: mx.Dtype) -> mx.Dtype:
     """The dtype to hold weights in: the model's own on a GPU, float32 on the CPU, where half precision crawls."""
     return mx.float32 if on_cpu() else stored
+
+
+def exp_now(array: mx.array) -> mx.array:
+    """e^x of a float32 array, for code that evaluates as it goes: on the CPU this computes at once.
+
+    There MLX takes 12 ns a number and NumPy, which has it vectorized, 0.7 with the copy.
+    """
+    if not on_cpu():
+        return mx.exp(array)
+    mx.eval(array)
+    return mx.array(np.exp(np.array(array, copy=False)))

@@ -84,15 +84,17 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     check = add("check", _check, "says whether a data file can be learned from, line by line")
-    add_data(check, "max_length", "valid", "seed")
+    add_data(check, "max_length", "valid", "seed", "sft_scope")
 
     preview = add("preview", _preview, "shows rows as the model sees them, token by token")
-    add_data(preview, "max_length")
+    add_data(preview, "max_length", "sft_scope")
     preview.add_argument("--row", type=int, default=1, metavar="R", help="which row, from 1")
     preview.add_argument("--count", type=int, metavar="C", help="so many rows from there on")
 
     score = add("score", _score, "log-probabilities and loss of each row, without training")
-    add_data(score, "max_length", "batch_size", "head_chunk")
+    add_data(
+        score, "max_length", "batch_size", "orpo_lambda", "sft_scope", "dpo_beta", "head", "head_chunk", "head_epsilon"
+    )
     score.add_argument("--adapter", type=Path, metavar="FOLDER", help="an adapter to put on the model")
 
     estimate = add("estimate", _estimate, "predicts memory for each segment size, without loading the model")
@@ -132,31 +134,24 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from engine.data import load_dataset, load_tokenizer, own_rows_sentence, report, split
+    from engine.data import load_rows, load_tokenizer, report
 
     config = _config(arguments)
-    tokenizer = load_tokenizer(_find(config).path)
-    dataset = load_dataset(Path(config.data).expanduser(), tokenizer, config.max_length)
-    train, valid, sentence = split(dataset.examples, dataset.prompts, config.seed)
-    if config.valid:
-        own = load_dataset(Path(config.valid).expanduser(), tokenizer, config.max_length)
-        train, valid = dataset.examples, own.examples
-        sentence = own_rows_sentence(len(valid), Path(config.valid))
-    result = {**report(dataset, len(train), len(valid)), "split_text": sentence}
-    errors = sum(problem.severity == "error" for problem in dataset.problems)
+    rows = load_rows(config, load_tokenizer(_find(config).path))
+    result = report(rows)
     if arguments.json:
         _print_json(result)
     else:
         print(f"{result['usable']:,} of {result['rows']:,} rows can be used ({result['format']}).")
-        for problem in dataset.problems:
+        for problem in rows.problems:
             print(f"line {problem.line}: {problem.severity}: {problem.message} {problem.fix}")
         tokens = result["tokens"]
         print(
             f"{tokens['total']:,} tokens, {result['trained_tokens']:,} of them trained; "
             f"a row has {tokens['median']:,} (median) to {tokens['max']:,}."
         )
-        print(sentence)
-    return 2 if errors else 0
+        print(rows.sentence)
+    return 2 if any(problem.severity == "error" for problem in rows.problems) else 0
 
 
 def _preview(arguments: argparse.Namespace) -> int:
@@ -166,10 +161,11 @@ def _preview(arguments: argparse.Namespace) -> int:
     tokenizer, data = load_tokenizer(_find(config).path), Path(config.data).expanduser()
     if arguments.row < 1 or (arguments.count is not None and arguments.count < 1):
         raise EngineError("Rows count from 1.", "Ask for row 1 or a later one, and for at least one.")
+    objective = (config.objective, config.sft_scope)
     if arguments.count is None:
-        rows = [preview(data, tokenizer, config.max_length, arguments.row)]
+        rows = [preview(data, tokenizer, config.max_length, arguments.row, *objective)]
     else:
-        rows = preview_rows(data, tokenizer, config.max_length, arguments.row, arguments.count)
+        rows = preview_rows(data, tokenizer, config.max_length, arguments.row, arguments.count, *objective)
     if arguments.json and arguments.count is None:
         _print_json(rows[0])
     elif arguments.json:
@@ -184,11 +180,18 @@ def _preview(arguments: argparse.Namespace) -> int:
 
 
 def _marked(tokens: list[dict[str, Any]]) -> str:
-    text, inside = "", False
+    """Tokens as text with marks around what is trained, a pair's answers under headings."""
+    text, inside, part = "", False, ""
     for token in tokens:
         trained = token["trained"] and not token["cut"]
-        text += ("[[" if trained else "]]") if trained != inside else ""
-        text, inside = text + token["text"], trained
+        begins = token["part"] != part and {token["part"], part} & {"chosen", "rejected"}
+        if inside and (begins or not trained):
+            text, inside = text + "]]", False
+        if begins:
+            text += f"\n{token['part']}:\n"
+        if trained and not inside:
+            text, inside = text + "[[", True
+        text, part = text + token["text"], token["part"]
     return text + ("]]" if inside else "")
 
 
@@ -201,21 +204,27 @@ def _score(arguments: argparse.Namespace) -> int:
         _print_json(result)
     else:
         for row in result["rows"]:
-            print(f"line {row['line']:,}: loss {row['loss']:.4f} over {row['tokens']:,} tokens")
-        print(f"loss {result['loss']:.4f} a token")
+            print(f"line {row['line']:,}: loss {row['loss']:.4f}, {_scored(row)}")
+        print(f"loss {result['loss']:.4f}")
     return 0
 
 
+def _scored(row: dict[str, Any]) -> str:
+    if "tokens" in row:
+        return f"{row['tokens']:,} tokens"
+    better, worse = (row[f"{side}_logp"] / row[f"{side}_tokens"] for side in ("chosen", "rejected"))
+    return f"log-probability a token: chosen {better:.3f}, rejected {worse:.3f}; log odds {row['log_odds']:.3f}"
+
+
 def _estimate(arguments: argparse.Namespace) -> int:
-    from engine.data import load_dataset, load_tokenizer
+    from engine.data import load_rows, load_tokenizer
     from engine.estimate import report
 
     config = load_config(arguments.config, arguments.set)
-    model, longest = _find(config), config.max_length
+    model, largest = _find(config), 0
     if config.data:
-        dataset = load_dataset(Path(config.data).expanduser(), load_tokenizer(model.path), config.max_length)
-        longest = int(dataset.lengths.max(initial=0)) or longest
-    result = report(config, model, longest)
+        largest = load_rows(config, load_tokenizer(model.path)).largest(config.prefix_shared)
+    result = report(config, model, largest or config.max_length)
     if arguments.json:
         _print_json(result)
         return 0

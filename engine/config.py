@@ -16,9 +16,18 @@ from engine.errors import EngineError
 # Memory as it is printed on the Mac's box and shown by Activity Monitor.
 GB = 1024**3
 
-Kind = Literal["text", "path", "integer", "number", "choice", "names"]
+Kind = Literal["text", "path", "integer", "number", "choice", "names", "switch"]
 
-LINEAR_LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_SWITCH_WORDS = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+
+# Named by a choice of `objective`; the others learn from single answers.
+PAIR_OBJECTIVES = ("orpo", "dpo")
+
+# By their names in mlx-lm; the last two are what some families have in place of q, k and v, and of gate and up.
+LINEAR_LAYERS = (
+    "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj",
+)  # fmt: skip
+_PER_LAYER_INPUT_LAYERS = ("per_layer_input_gate", "per_layer_projection")
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Setting:
     choice_labels: tuple[str, ...] = ()
     word: str = ""  # a word allowed in place of a number, such as "auto"
     advanced: bool = True
+    objectives: tuple[str, ...] = ()  # only these use it; empty: all do
 
     def parse(self, value: Any) -> Any:
         """`value`, given as text or as its own type, as this setting holds it; EngineError where it can't be."""
@@ -46,6 +56,8 @@ class Setting:
                 return self._number(value)
             case "names":
                 return self._names(value)
+            case "switch":
+                return self._switch(value)
         text = str(value) if isinstance(value, (str, Path)) else None
         if text is None:
             raise self._refusal(value, "a text")
@@ -79,6 +91,14 @@ class Setting:
             raise self._refusal(value, wanted)
         return tuple(name for name in self.choices if name in parts)
 
+    def _switch(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        word = value.strip().lower() if isinstance(value, str) else value
+        if word not in _SWITCH_WORDS:
+            raise self._refusal(value, "true or false")
+        return _SWITCH_WORDS[word]
+
     def _range(self) -> str:
         low = None if self.low is None else f"{self.low:,g}"
         high = None if self.high is None else f"{self.high:,g}"
@@ -95,6 +115,8 @@ class Setting:
         )
 
     def _example(self) -> str:
+        if self.kind == "switch":
+            return "true"
         value = self.default or (self.choices[0] if self.choices else "a name")
         return ", ".join(value) if isinstance(value, tuple) else str(value)
 
@@ -143,13 +165,60 @@ class TrainConfig:
     )  # fmt: skip
     targets: tuple[str, ...] = _setting(
         "names", LINEAR_LAYERS, "Adapted layers", "model",
-        "Which linear layers of every decoder layer get an adapter. Fewer take less memory and learn less.",
-        choices=LINEAR_LAYERS,
+        "Which linear layers of a decoder layer get an adapter; names that the model lacks are passed over. Fewer "
+        "take less memory and learn less.",
+        choices=LINEAR_LAYERS + _PER_LAYER_INPUT_LAYERS,
+    )  # fmt: skip
+    last_layers: int = _setting(
+        "integer", 0, "Last layers only", "model",
+        "How many decoder layers get an adapter, counted from the last. Fewer take less time and memory and learn "
+        "less. 0: all of them.",
+        unit="layers", low=0, high=10_000,
+    )  # fmt: skip
+    adapter_kind: str = _setting(
+        "choice", "lora", "Adapter kind", "model",
+        "DoRA learns the size of each output's weights apart from their direction: often a little better at low "
+        "ranks. It takes more memory and a fifth to a half more time, most on short rows.",
+        choices=("lora", "dora"), choice_labels=("LoRA", "DoRA"),
+    )  # fmt: skip
+    rslora: bool = _setting(
+        "switch", False, "Rank-stabilized scale", "model",
+        "Divides the adapter scale by the square root of the rank (rsLoRA), so that one scale suits every rank. "
+        "Choose a higher scale with it.",
+    )  # fmt: skip
+    lora_plus: float = _setting(
+        "number", 1.0, "LoRA+ ratio", "model",
+        "How many times faster the adapter's second matrix learns than its first (LoRA+). 1: both alike. Its authors "
+        "advise 16, with a lower learning rate.",
+        low=1.0, high=64.0,
+    )  # fmt: skip
+    adapter: str = _setting(
+        "path", "", "Continue from", "model",
+        "An adapter of this model to go on with, made here or by mlx_lm: its folder or its adapters.safetensors. It "
+        "keeps its own kind, rank, scale and layers. Empty: a new one.",
     )  # fmt: skip
     objective: str = _setting(
         "choice", "sft", "Objective", "objective",
-        "What the model should get better at. Learn from answers: write the responses in your data.",
-        choices=("sft",), choice_labels=("Learn from answers (SFT)",), advanced=False,
+        "Learn from answers: write the responses in your data. Prefer better answers: from pairs of a better and a "
+        "worse response; ORPO learns the better one as well, DPO only moves away from the worse, near the old model.",
+        choices=("sft", "orpo", "dpo"),
+        choice_labels=("Learn from answers (SFT)", "Prefer better answers (ORPO)", "Prefer better answers (DPO)"),
+        advanced=False,
+    )  # fmt: skip
+    orpo_lambda: float = _setting(
+        "number", 0.1, "Preference weight", "objective",
+        "How much ORPO minds which of two answers is better, beside learning the better one. 0 learns answers only.",
+        low=0.0, high=100.0, objectives=("orpo",), advanced=False,
+    )  # fmt: skip
+    sft_scope: str = _setting(
+        "choice", "full", "Learned text", "objective",
+        "What ORPO learns of the better answer's row: prompt and response, as in the paper, or the response alone.",
+        choices=("full", "response"), choice_labels=("Prompt and response", "Response only"), objectives=("orpo",),
+    )  # fmt: skip
+    dpo_beta: float = _setting(
+        "number", 0.1, "Closeness", "objective",
+        "How closely DPO stays to the model as it was. Lower lets it move further for the better answers.",
+        low=0.001, high=100.0, objectives=("dpo",), advanced=False,
     )  # fmt: skip
     epochs: float = _setting(
         "number", 3.0, "Passes over the data", "objective",
@@ -217,6 +286,28 @@ class TrainConfig:
         "Layers that keep their intermediate results at the same time. Smaller takes less memory and a little more "
         "time; 0 keeps them all. Auto: the fastest that fits the budget.",
         unit="layers", low=0, high=10_000, word="auto", advanced=False,
+    )  # fmt: skip
+    prefix_shared: bool = _setting(
+        "switch", True, "Share prompts", "memory",
+        "Goes through the prompt of a pair once for both of its answers. The result is the same, in less time and "
+        "memory.", objectives=PAIR_OBJECTIVES,
+    )  # fmt: skip
+    pack: bool = _setting(
+        "switch", True, "Pack rows", "memory",
+        "Lays the rows of a batch one after another instead of side by side, so that no padding is computed. The "
+        "result is the same.",
+    )  # fmt: skip
+    head: str = _setting(
+        "choice", "auto", "Head", "memory",
+        "How the scores over the vocabulary are computed; all ways give the same result. Auto takes the fastest that "
+        "keeps memory small.",
+        choices=("auto", "full", "chunked", "fused", "blocked"),
+        choice_labels=("Auto", "Full", "Chunked", "Fused", "Blocked"),
+    )  # fmt: skip
+    head_epsilon: float = _setting(
+        "number", 1e-5, "Head epsilon", "memory",
+        "The blocked head leaves out words of the vocabulary less likely than this in its gradient. 0 is exact.",
+        low=0.0, high=0.01,
     )  # fmt: skip
     head_chunk: int = _setting(
         "integer", 256, "Head chunk", "memory",

@@ -1,6 +1,6 @@
 """Predicted memory of a run, from the model's config and safetensors headers alone, and the segment size that fits.
 
-First version: arithmetic for the Llama family, held against measured peaks in the tests. Plain Python: the
+First version: arithmetic over the model's widest layer, held against measured peaks in the tests. Plain Python: the
 window moves its bars with it, without MLX and without loading a weight. All sizes are bytes.
 """
 
@@ -8,28 +8,44 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from engine.config import GB, TrainConfig
+from engine.config import GB, PAIR_OBJECTIVES, TrainConfig
 from engine.errors import EngineError
+from engine.models.adapter_folder import open_adapter
 from engine.models.folder import ModelFolder, Tensor, open_folder
 
 FLOAT32 = 4
 # Queries that attention takes at a time on the CPU; a test holds it to engine.attention.BLOCK.
 ATTENTION_BLOCK = 128
+# Tokens that a layer's pieces take at a time.
+TILE = 512
 # What we leave to the system and other programs when nothing else is said.
 _MARGIN = 0.1
 _SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 
 
 @dataclass(frozen=True)
+class Linear:
+    """A linear layer that an adapter can be put on; `experts` of them in one where a router chooses."""
+
+    layer: int
+    name: str
+    inputs: int
+    outputs: int
+    experts: int = 1
+
+
+@dataclass(frozen=True)
 class Architecture:
-    """The numbers of a model that its memory depends on."""
+    """The numbers of a model that its memory depends on; where layers differ, those of the widest."""
 
     layers: int
     hidden: int
@@ -40,14 +56,21 @@ class Architecture:
     vocabulary: int
     weight_bytes: int  # as they will be held in memory
     item_bytes: int  # of an activation
+    extras: int = 0  # numbers a token that every layer is given besides the hidden state, over all layers
+    donors: int = 0  # layers whose keys and values later layers use too
+    linears: tuple[Linear, ...] = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The predicted peak for a segment size (0: the whole model at once) and what it is made of."""
+    """The predicted peak of a plan and what it is made of; the fields before it are `engine.segmented.Plan`'s."""
 
     segment_size: int
+    kept: int
+    tile: int
+    keep_attention: bool
     parts: dict[str, int]
+    cost: float  # time, against other plans
 
     @property
     def peak_bytes(self) -> int:
@@ -108,30 +131,54 @@ def architecture(folder: Path) -> Architecture:
 def architecture_of(model: ModelFolder) -> Architecture:
     """The same, from a folder that is open already."""
     model.check_usable()
-    config = model.config
-    hidden, heads = _number(model, "hidden_size"), _number(model, "num_attention_heads")
+    config = model.text_config
+    hidden, heads, layers = (
+        _number(model, name) for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
+    )
+    kv_heads = _number(model, "num_key_value_heads", heads)
+    dim = max(_number(model, "head_dim", hidden // heads), _number(model, "global_head_dim", 0))
     item = _item_bytes(model)
+    shared = _number(model, "num_kv_shared_layers", 0)
+    doubled = shared and config.get("use_double_wide_mlp", True)  # Gemma 4's layers that share keys and values
     return Architecture(
-        layers=_number(model, "num_hidden_layers"),
+        layers=layers,
         hidden=hidden,
-        intermediate=_number(model, "intermediate_size"),
+        intermediate=_number(model, "intermediate_size") * (2 if doubled else 1),
         heads=heads,
-        kv_heads=_number(model, "num_key_value_heads") if config.get("num_key_value_heads") else heads,
-        head_dim=_number(model, "head_dim") if config.get("head_dim") else hidden // heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
         vocabulary=_number(model, "vocab_size"),
         weight_bytes=sum(_held_bytes(tensor, item) for tensor in model.tensors.values()),
         item_bytes=item,
+        extras=layers * _number(model, "hidden_size_per_layer_input", 0),
+        donors=2 if shared else 0,  # the last layer of each kind of attention
+        linears=tuple(_linears(model)),
     )
 
 
-def _number(model: ModelFolder, name: str) -> int:
-    value = model.config.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def _number(model: ModelFolder, name: str, default: int | None = None) -> int:
+    value = model.text_config.get(name)
+    if value is None and default is not None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < (0 if default == 0 else 1):
         raise EngineError(
             f"The config.json in {model.path} does not say its {name}.",
             "Fetch the model again; without that number its memory can't be predicted.",
         )
     return value
+
+
+def _linears(model: ModelFolder) -> Iterator[Linear]:
+    """The linear layers of the decoder layers, from the headers: of quantized ones the scales tell the inputs."""
+    for name, tensor in model.tensors.items():
+        found = re.search(r"\blayers\.(\d+)\..*?(\w+)\.weight$", name)
+        if found is None or len(tensor.shape) < 2:
+            continue
+        *experts, outputs, inputs = tensor.shape
+        scales = model.tensors.get(name.removesuffix("weight") + "scales")
+        if scales is not None:
+            inputs = scales.shape[-1] * model.group_size
+        yield Linear(int(found[1]), found[2], inputs, outputs, math.prod(experts))
 
 
 def _item_bytes(model: ModelFolder) -> int:
@@ -147,72 +194,188 @@ def _held_bytes(tensor: Tensor, item_bytes: int) -> int:
 
 
 def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:
-    """Numbers in the adapter: rank * (inputs + outputs) of every adapted linear layer."""
-    attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    sides = {
-        "q_proj": shape.hidden + attention,
-        "k_proj": shape.hidden + keys,
-        "v_proj": shape.hidden + keys,
-        "o_proj": attention + shape.hidden,
-        "gate_proj": shape.hidden + shape.intermediate,
-        "up_proj": shape.hidden + shape.intermediate,
-        "down_proj": shape.intermediate + shape.hidden,
+    """Numbers in the adapter: rank * (inputs + outputs) of every adapted linear layer, with DoRA its outputs more.
+
+    An adapter to continue from has its own number; EngineError where it can't be read.
+    """
+    if config.adapter:
+        tensors = open_adapter(Path(config.adapter).expanduser()).tensors
+        return sum(math.prod(tensor.shape) for tensor in tensors.values())
+    first = shape.layers - min(config.last_layers or shape.layers, shape.layers)
+    adapted = [one for one in shape.linears if one.name in config.targets and one.layer >= first]
+    numbers = sum(one.experts * config.rank * (one.inputs + one.outputs) for one in adapted)
+    return numbers + (sum(one.outputs for one in adapted) if config.adapter_kind == "dora" else 0)
+
+
+def _limit(config: TrainConfig) -> int:
+    """The most tokens that a row brings: each of a pair's sides is cut by itself."""
+    return config.max_length * (2 if config.objective in PAIR_OBJECTIVES else 1)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Bytes that the arrays of a step take, for rows of one length."""
+
+    tokens: int
+    hidden: int  # a hidden state of the whole batch
+    attention: int  # queries, or what attention mixed
+    keys: int  # keys or values
+    sums: int  # log-sum-exps
+    scores: int  # one block's
+    saved: int  # what a recorded layer's backward needs of its forward
+    recorded: int  # while a recorded layer goes backward
+    tile: int  # while a tile of a layer's last piece goes backward
+    head: int
+    adapter: int
+
+    @classmethod
+    def of(cls, shape: Architecture, config: TrainConfig, longest: int) -> _Sizes:
+        length = max(1, min(longest, _limit(config)) - 1)
+        tokens, item = config.batch_size * length, shape.item_bytes
+        attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+        # Norms' inputs and outputs, q, k, v, the mixed heads twice (as heads and as rows), the log-sum-exp, five of
+        # the MLP's width, the adapters' inner values.
+        saved = item * (4 * shape.hidden + 3 * attention + 2 * keys + 5 * shape.intermediate)
+        saved += FLOAT32 * (shape.heads + config.rank * len(config.targets))
+        # One layer's backward, and a tile's with all that it records, measured.
+        wide = item * (13 * shape.hidden + 8 * shape.intermediate)
+        tile = item * (9 * shape.hidden + 15 * shape.intermediate)
+        block = min(ATTENTION_BLOCK, length)
+        return cls(
+            tokens=tokens,
+            hidden=tokens * shape.hidden * item,
+            attention=tokens * attention * item,
+            keys=tokens * keys * item,
+            sums=tokens * shape.heads * FLOAT32,
+            scores=FLOAT32 * (1 if config.pack else config.batch_size) * shape.heads * block * length,
+            saved=tokens * saved,
+            recorded=tokens * wide,
+            tile=min(TILE * (1 if config.pack else config.batch_size), tokens) * tile,
+            head=4 * FLOAT32 * min(config.head_chunk, tokens) * shape.vocabulary,
+            adapter=FLOAT32 * adapter_parameters(shape, config),
+        )
+
+
+def plan(
+    shape: Architecture, config: TrainConfig, longest: int, size: int, kept: int, tile: int, keep_attention: bool
+) -> Plan:
+    """The predicted peak of one plan, when every row of a batch brings `longest` tokens: of a pair both sides."""
+    sizes = _Sizes.of(shape, config, longest)
+    below = shape.layers - kept
+    segments = math.ceil(below / size) if below else 0
+    hidden, shared = sizes.hidden, shape.donors * 2 * sizes.keys
+    extras = sizes.tokens * shape.extras * shape.item_bytes
+    fixed = {
+        "weights": shape.weight_bytes,
+        "adapter": 3 * sizes.adapter,  # parameters and both moments
+        "extras": extras,
+        "shared keys and values": shared,
     }
-    return shape.layers * config.rank * sum(sides[name] for name in config.targets)
-
-
-def plan(shape: Architecture, config: TrainConfig, longest: int, size: int) -> Plan:
-    """The predicted peak with segments of `size` layers, when every row of a batch is `longest` tokens long."""
-    length = max(1, min(longest, config.max_length) - 1)
-    tokens, item = config.batch_size * length, shape.item_bytes
-    adapter = FLOAT32 * adapter_parameters(shape, config)
-    segments = math.ceil(shape.layers / size) if size else 1
-    last = shape.layers - (segments - 1) * size if size else shape.layers
-    whole = size or shape.layers
-    hidden = tokens * shape.hidden * item
-    attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    # What the backward of a layer needs of its forward: norms' inputs and outputs, q, k, v, the mixed heads
-    # twice (as heads and as rows), the log-sum-exp, five of the MLP's width, the adapters' inner values.
-    layer = item * tokens * (4 * shape.hidden + 3 * attention + 2 * keys + 5 * shape.intermediate)
-    layer += FLOAT32 * tokens * (shape.heads + config.rank * len(config.targets))
-    scores = 0 if computes_on_gpu() else config.batch_size * shape.heads * min(ATTENTION_BLOCK, length) * length
-    working = max(
-        item * tokens * (13 * shape.hidden + 8 * shape.intermediate),  # one layer's backward, measured
-        5 * FLOAT32 * scores,
-    )
-    head = 4 * FLOAT32 * min(config.head_chunk, tokens) * shape.vocabulary + 3 * hidden
-    fixed = {"weights": shape.weight_bytes, "adapter": 3 * adapter}  # parameters and both moments
-    gradients = adapter if config.accumulate == 1 else 2 * adapter
+    attended = (sizes.attention + sizes.sums) if keep_attention else 0
+    first = sizes.adapter if config.accumulate > 1 else 0  # gradients when the backward begins
+    share = sizes.adapter // shape.layers
+    if tile:
+        inside = min(size, below) - 1
+        around = 4 * sizes.attention + 2 * sizes.keys
+        working = max(
+            sizes.tile + around + 2 * hidden, round(3.7 * sizes.scores) + 5 * sizes.attention + 4 * sizes.keys + hidden
+        )
+    else:
+        inside, working = 0, max(sizes.recorded, 5 * sizes.scores)
+    boundaries = (segments + (below > 0)) * hidden
     phases = [
+        # The head: the last hidden state, its rows picked and normed, unit gradients, the gradient.
         {
-            "gradients": gradients - adapter,
-            "boundaries": segments * hidden,
-            "segment": last * layer,
-            "head": head,
+            "gradients": first,
+            "boundaries": boundaries,
+            "kept attention": below * attended,
+            "segment": kept * sizes.saved,
+            "head": sizes.head + 4 * hidden,
         },
+        # The layers that keep their activations going backward.
         {
-            "gradients": gradients - adapter,
-            "boundaries": segments * hidden,
-            "segment": last * layer,
-            "working": working,
+            "gradients": first + kept * share,
+            "boundaries": boundaries,
+            "kept attention": below * attended,
+            "segment": kept * sizes.saved,
+            "working": max(sizes.recorded, 5 * sizes.scores) if kept else 0,
         },
-        {"gradients": gradients, "boundaries": 2 * hidden, "segment": whole * layer, "working": working},
-        {"gradients": 2 * adapter},  # the optimizer's update
+        # The uppermost of the other segments, where most boundaries wait.
+        {
+            "gradients": first + (kept + size) * share if below else 0,
+            "boundaries": (segments + 1 + inside) * hidden if below else 0,
+            "kept attention": below * attended,
+            "segment": 0 if tile or not below else size * sizes.saved,
+            "working": working if below else 0,
+        },
+        # The lowest segment, where most gradients wait.
+        {
+            "gradients": first + sizes.adapter,
+            "boundaries": (2 + inside) * hidden,
+            "kept attention": (inside + 1) * attended,
+            "segment": 0 if tile or not below else size * sizes.saved,
+            "working": working if below else 0,
+        },
+        {"gradients": first + 2 * sizes.adapter},  # the optimizer's update
     ]
     worst = max(phases, key=lambda parts: sum(parts.values()))
-    return Plan(size, {**fixed, **{name: bytes for name, bytes in worst.items() if bytes}})
+    parts = {name: bytes for name, bytes in {**fixed, **worst}.items() if bytes}
+    return Plan(
+        size, kept, tile, keep_attention, parts, _cost(shape, config, longest, size, kept, tile, keep_attention)
+    )
 
 
-def plans(shape: Architecture, config: TrainConfig, longest: int) -> list[Plan]:
-    """Plans from the leanest to the fastest: small segments first, the whole model last."""
+def _cost(
+    shape: Architecture, config: TrainConfig, longest: int, size: int, kept: int, tile: int, keep_attention: bool
+) -> float:
+    """How long a token takes to go through the plan, in token-wise forwards of one layer."""
+    length = min(longest, _limit(config))
+    linear = sum(one.experts * one.inputs * one.outputs for one in shape.linears) / shape.layers
+    attention = shape.heads * shape.head_dim * length
+    # Recorded attention: MLX's exponentials on the CPU cost as much as some two thousand multiplications.
+    slow = 1.0 if computes_on_gpu() else 1 + 2000 / shape.head_dim / 8
+    mix, slow_mix = attention / linear, slow * attention / linear
+    top = kept * (2 + 3.5 * slow_mix)
+    below = shape.layers - kept
+    again = (min(size, below) - 1) / max(1, min(size, below))
+    if not tile:
+        return top + below * (3 + 4.5 * slow_mix)
+    if keep_attention:
+        return top + below * (2.85 + 0.8 * again + 3.5 * mix)
+    return top + below * (2.85 + again * (1 + mix) + 4.5 * mix)
+
+
+def plans(shape: Architecture, config: TrainConfig, longest: int, budget_bytes: int) -> list[Plan]:
+    """A plan for each segment size: the fastest that fits the budget, or the leanest. The whole model comes last."""
     sizes = [size for size in _SIZES if size < shape.layers]
     if not isinstance(config.segment_size, str) and 0 < config.segment_size < shape.layers:
         sizes = sorted({*sizes, config.segment_size})
-    return [plan(shape, config, longest, size) for size in [*sizes, 0]]
+    return [_best(_variants(shape, config, longest, size), budget_bytes) for size in [*sizes, 0]]
+
+
+def _variants(shape: Architecture, config: TrainConfig, longest: int, size: int) -> list[Plan]:
+    """The ways to walk segments of `size` layers."""
+
+    def variant(kept: int, tile: int, keep_attention: bool) -> Plan:
+        return plan(shape, config, longest, size, kept, tile, keep_attention)
+
+    if not size:
+        return [variant(shape.layers, 0, False)]
+    quarters = sorted({shape.layers * quarter // 4 for quarter in range(4)})
+    # A head that computes as it goes can't be part of a recorded graph.
+    records = config.head != "blocked"
+    pieces = [variant(kept, TILE, True) for kept in quarters if records or not kept]
+    last = shape.layers - (math.ceil(shape.layers / size) - 1) * size
+    return [variant(last if records else 0, 0, False), *pieces, variant(0, TILE, False)]
+
+
+def _best(variants: list[Plan], budget_bytes: int) -> Plan:
+    fitting = [one for one in variants if one.peak_bytes <= budget_bytes]
+    return min(fitting, key=lambda one: one.cost) if fitting else min(variants, key=lambda one: one.peak_bytes)
 
 
 def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
-    """The fastest of `plans` that fits, by `plans`' own order."""
+    """The fastest of `plans` that fits."""
     fitting = [plan for plan in plans if plan.peak_bytes <= budget_bytes]
     budget = f"{budget_bytes / GB:.1f} GB"
     if not fitting:
@@ -220,25 +383,27 @@ def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
         return Suggestion(
             None, f"Nothing fits: even {_name(least)} would need {least.peak_bytes / GB:.1f} of {budget}."
         )
-    best = fitting[-1]
+    best = min(fitting, key=lambda plan: (plan.cost, plan.peak_bytes))
     reason = f"{_name(best).capitalize()}: {best.peak_bytes / GB:.1f} of {budget}, predicted."
-    larger = plans[plans.index(best) + 1 :]
-    if larger:
-        reason += f" {_name(larger[0]).capitalize()} would need {larger[0].peak_bytes / GB:.1f} GB."
+    faster = [plan for plan in plans if plan.cost < best.cost]
+    if faster:
+        nearest = min(faster, key=lambda plan: plan.peak_bytes)
+        reason += f" Faster would be {_name(nearest)}, which would need {nearest.peak_bytes / GB:.1f} GB."
     else:
-        reason += " Everything fits, so nothing is computed twice."
+        reason += " This is the fastest there is."
     return Suggestion(best.segment_size, reason)
 
 
 def choose(shape: Architecture, config: TrainConfig, longest: int, budget_bytes: int) -> Plan:
     """The plan a run takes. EngineError where it would not fit the budget, with what would."""
-    all_plans = plans(shape, config, longest)
+    all_plans = plans(shape, config, longest, budget_bytes)
     if isinstance(config.segment_size, str):
         size = suggest(all_plans, budget_bytes).segment_size
-        chosen = next((one for one in all_plans if one.segment_size == size), all_plans[0])
+        leanest = min(all_plans, key=lambda one: one.peak_bytes)
+        chosen = next((one for one in all_plans if one.segment_size == size), leanest)
     else:
         size = config.segment_size if config.segment_size < shape.layers else 0
-        chosen = plan(shape, config, longest, size)
+        chosen = next(one for one in all_plans if one.segment_size == size)
     if chosen.peak_bytes <= budget_bytes:
         return chosen
     fits = longest_that_fits(shape, config, longest, budget_bytes)
@@ -252,11 +417,12 @@ def choose(shape: Architecture, config: TrainConfig, longest: int, budget_bytes:
 
 
 def longest_that_fits(shape: Architecture, config: TrainConfig, longest: int, budget_bytes: int) -> int | None:
-    """The largest max_length up to `longest` that the leanest plan fits the budget with; None where none does."""
+    """The largest max_length up to the present one that some plan fits the budget with; None where none does."""
     low, high = 0, min(longest, config.max_length)
     while low < high:
         middle = (low + high + 1) // 2
-        if plan(shape, config, middle, 1).peak_bytes <= budget_bytes:
+        shorter = plans(shape, replace(config, max_length=middle), longest, budget_bytes)
+        if min(one.peak_bytes for one in shorter) <= budget_bytes:
             low = middle
         else:
             high = middle - 1
@@ -264,13 +430,13 @@ def longest_that_fits(shape: Architecture, config: TrainConfig, longest: int, bu
 
 
 def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, Any]:
-    """What `estimate --json` prints, for rows of up to `longest` tokens."""
+    """What `estimate --json` prints, for rows that bring up to `longest` tokens."""
     budget = budget_bytes(config, machine())
-    all_plans = plans(architecture_of(model), config, longest)
+    all_plans = plans(architecture_of(model), config, longest, budget)
     suggestion = suggest(all_plans, budget)
     return {
         "budget_bytes": budget,
-        "length": min(longest, config.max_length),
+        "length": min(longest, _limit(config)),
         "plans": [
             {"segment_size": one.segment_size, "peak_bytes": one.peak_bytes, "parts": one.parts} for one in all_plans
         ],

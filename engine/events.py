@@ -48,8 +48,22 @@ class Started:
 
 
 @dataclass(frozen=True)
+class Preference:
+    """How a model takes pairs, means over them: `accuracy` is the share whose chosen answer it prefers.
+
+    `margin` is ORPO's log odds or DPO's difference of rewards; `chosen_logp` and `rejected_logp` are the
+    answers' mean log-probabilities a token.
+    """
+
+    accuracy: float
+    margin: float
+    chosen_logp: float
+    rejected_logp: float
+
+
+@dataclass(frozen=True)
 class Step:
-    """One optimizer step. `loss` is the token mean over its trained tokens, before the update."""
+    """One optimizer step. `loss` is the objective's, before the update; with SFT the mean over trained tokens."""
 
     step: int
     steps: int
@@ -65,16 +79,18 @@ class Step:
     cache_bytes: int
     process_bytes: int
     phases: list[Phase] = field(default_factory=list)
+    preference: Preference | None = None  # of pair objectives
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Loss on the validation rows, token mean."""
+    """The objective's loss on the validation rows."""
 
     step: int
     loss: float
     rows: int
     trained_tokens: int
+    preference: Preference | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +145,8 @@ def from_line(line: str) -> Event:
         kind = _BY_NAME[fields.pop("event")]
         if "phases" in fields:
             fields["phases"] = [Phase(**phase) for phase in fields["phases"]]
+        if fields.get("preference"):
+            fields["preference"] = Preference(**fields["preference"])
         return kind(**fields)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not an event: {line[:200]}") from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 from engine.backend import mx
 from engine.data import Message, load_tokenizer
-from engine.models.adapter import adapter_layers, load_adapter
+from engine.models.adapter import load_adapter, without_adapter
 from engine.models.find import find_model
 from engine.models.load import load_stack
 
@@ -42,7 +42,7 @@ class Speaker:
         prompt = mx.array(self.tokenizer.prompt_ids(messages))
         decoder = self.tokenizer.stream()
         begun, self.tokens = time.perf_counter(), 0
-        with self._scaled(1.0 if with_adapter else 0.0):
+        with nullcontext() if with_adapter else without_adapter(self.model):
             steps = generate_step(prompt, self.model, max_tokens=max_tokens, sampler=make_sampler(temperature))
             for token, _ in steps:
                 if int(token) in self.tokenizer.eos_ids or stop():
@@ -53,16 +53,3 @@ class Speaker:
             if piece := decoder.finish():
                 yield piece
         self.seconds = time.perf_counter() - begun
-
-    @contextmanager
-    def _scaled(self, factor: float) -> Iterator[None]:
-        """The adapter's effect times `factor`: at 0 the original model answers."""
-        layers = adapter_layers(self.model)
-        scales = [layer.scale for layer in layers]
-        for layer, scale in zip(layers, scales, strict=True):
-            layer.scale = scale * factor
-        try:
-            yield
-        finally:
-            for layer, scale in zip(layers, scales, strict=True):
-                layer.scale = scale

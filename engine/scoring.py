@@ -8,22 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from engine.config import TrainConfig
-from engine.data import load_dataset, load_tokenizer
-from engine.data.batch import make_batch
+from engine.backend import mx
+from engine.config import PAIR_OBJECTIVES, TrainConfig
+from engine.data import load_tokenizer
+from engine.data.batch import layout_of, make_batch
+from engine.data.rows import load_rows
+from engine.data.targets import Part, Targets
 from engine.errors import EngineError
 from engine.models.adapter import load_adapter
 from engine.models.find import find_model
 from engine.models.load import load_stack
-from engine.segmented import score
+from engine.objectives import ORPO, objective_of
+from engine.reference import Reference
+from engine.segmented import Plan, score
+
+# Tokens that go through a layer's wide parts at a time.
+_TILE = 512
 
 
 def score_rows(config: TrainConfig, adapter: Path | None) -> dict[str, Any]:
-    """What `score --json` prints: for each usable row its line, `logp` (sum over its trained tokens), `tokens`
-    (their count) and `loss` (-logp / tokens); `loss` over all of them by token; the data's `problems`.
+    """What `score --json` prints: each usable row's line and `loss` by itself, `loss` of the objective over all of
+    them, the data's `problems`.
+
+    A row has `logp` (sum over its trained tokens) and `tokens` (their count); a pair has both for each side, as
+    `chosen_` and `rejected_`, and its `log_odds`.
     """
     folder = find_model(config.model)
-    dataset = load_dataset(Path(config.data).expanduser(), load_tokenizer(folder.path), config.max_length)
+    dataset = load_rows(config, load_tokenizer(folder.path)).dataset
     if not dataset.examples:
         first = dataset.problems[0]
         raise EngineError(first.message, first.fix)
@@ -31,18 +42,41 @@ def score_rows(config: TrainConfig, adapter: Path | None) -> dict[str, Any]:
     if adapter is not None:
         load_adapter(stack.model, adapter)
     stack.model.eval()
-    rows = []
-    for start in range(0, len(dataset.examples), config.batch_size):
-        examples = dataset.examples[start : start + config.batch_size]
-        batch = make_batch(examples)
-        log_p = score(stack, batch, config.head_chunk).astype(np.float64)
-        for number, example in enumerate(examples):
-            own = log_p[batch.target_rows == number]
-            logp, tokens = float(own.sum()), len(own)
-            rows.append({"line": example.line, "loss": -logp / tokens, "logp": logp, "tokens": tokens})
-    total = sum(row["tokens"] for row in rows)
+    plan = Plan(1, 0, _TILE, head=config.head, head_chunk=config.head_chunk, head_epsilon=config.head_epsilon)
+    objective, layout = objective_of(config), layout_of(config)
+    reference = Reference(stack, plan) if objective.needs_reference else None
+    items, size = dataset.examples, config.batch_size
+    batches = [(part, make_batch(part, layout)) for part in (items[n : n + size] for n in range(0, len(items), size))]
+    totals = objective.totals(batches[0][1].kinds)
+    for _, batch in batches[1:]:
+        totals += objective.totals(batch.kinds)
+    rows, loss = [], 0.0
+    for part, batch in batches:
+        log_p = score(stack, batch, plan)
+        before = reference(batch, part) if reference else None
+        loss += float(np.array(objective(log_p, batch.kinds, totals, before).loss))
+        for number, item in enumerate(part):
+            own = mx.array(np.flatnonzero(batch.kinds.rows == number))
+            kinds = batch.kinds.of_row(number)
+            alone = objective(log_p[own], kinds, objective.totals(kinds), None if before is None else before[own])
+            row = {"line": item.line, "loss": float(np.array(alone.loss))}
+            pair = config.objective in PAIR_OBJECTIVES
+            rows.append(row | (_pair(log_p[own], kinds) if pair else _single(log_p[own])))
+    return {"rows": rows, "loss": loss, "problems": [asdict(problem) for problem in dataset.problems]}
+
+
+def _single(log_p: mx.array) -> dict[str, Any]:
+    return {"logp": float(np.array(log_p).sum(dtype=np.float64)), "tokens": log_p.size}
+
+
+def _pair(log_p: mx.array, kinds: Targets) -> dict[str, Any]:
+    values, odds = np.array(log_p, np.float64), ORPO(weight=1.0, scope="response")
+    chosen, rejected = values[kinds.parts == Part.CHOSEN], values[kinds.parts == Part.REJECTED]
+    outcome = odds(log_p, kinds, odds.totals(kinds))
     return {
-        "rows": rows,
-        "loss": -sum(row["logp"] for row in rows) / total,
-        "problems": [asdict(problem) for problem in dataset.problems],
+        "chosen_logp": float(chosen.sum()),
+        "rejected_logp": float(rejected.sum()),
+        "chosen_tokens": len(chosen),
+        "rejected_tokens": len(rejected),
+        "log_odds": float(np.array(outcome.preference)[1]),
     }

@@ -1,181 +1,162 @@
 """Segmented backward: gradients as from one value_and_grad, with only one segment's activations alive.
 
-Forward: each segment of `segment_size` layers runs without recording; the hidden state at its end is kept.
-The last segment records, runs the head on its output, and goes straight on into its backward. Then, last
-segment first, each one is recomputed from its boundary under `mx.vjp` with the gradient from above. With
-one segment, nothing is recomputed.
+Forward: each segment of `segment_size` layers runs without recording; the hidden state at its start is kept. Then the
+head: the objective's loss and its gradient at the last hidden state. Then, last segment first, each one goes backward
+from its boundary with the gradient from above, whole or in pieces. The top layers can keep their activations: they
+run forward, head and backward as one graph, and nothing of them is computed twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from engine.backend import mx
 from engine.data.batch import Batch
-from engine.heads import log_probabilities_and_gradients, target_log_probabilities
+from engine.heads import HeadPlan, choose_head, log_probabilities, unit_gradients
 from engine.memory import PhaseMeter
-from engine.models.llama import LlamaStack
+from engine.models.stack import Stack
+from engine.objectives import Outcome
+from engine.pieces import Pieces
+from engine.walk import Gradients, Walk
+from engine.whole import WholeSegments
 
-from mlx.utils import tree_flatten, tree_unflatten
-
-Gradients = dict[str, mx.array]
+# From log p of a batch's targets to the loss and its slopes; nothing is evaluated.
+Loss = Callable[[mx.array], Outcome]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a step is walked: layers a segment (0: all of them) and target tokens a head chunk."""
+    """How a step is walked.
+
+    `segment_size` layers make a segment, 0: all of them. The top `kept` layers keep their activations. The others go
+    backward in pieces of `tile` tokens, or whole where `tile` is 0; pieces can keep what attention gave.
+    """
 
     segment_size: int
-    head_chunk: int
+    kept: int
+    tile: int = 0
+    keep_attention: bool = False
+    head: str = "auto"
+    head_chunk: int = 256
+    head_epsilon: float = 1e-5
 
     def segments(self, layers: int) -> list[range]:
-        """The layers of each segment, first segment first."""
+        """The layers of each segment below the kept ones, first segment first."""
+        end = layers - min(self.kept, layers)
         size = self.segment_size or layers
-        return [range(start, min(start + size, layers)) for start in range(0, layers, size)]
+        return [range(start, min(start + size, end)) for start in range(0, end, size)]
+
+    def head_plan(self, stack: Stack, targets: int) -> HeadPlan:
+        """How the head goes over so many targets."""
+        kind = "fused" if self.head == "auto" and self.kept else self.head
+        return choose_head(kind, self.head_chunk, self.head_epsilon, targets, stack.head.vocabulary)
 
 
-def loss_and_gradients(
-    stack: LlamaStack, batch: Batch, total_targets: int, plan: Plan, meter: PhaseMeter, seed: int
-) -> tuple[float, Gradients]:
-    """Summed loss of the batch's targets, and gradients of that sum over `total_targets`.
+@dataclass(frozen=True)
+class Result:
+    """What a batch gives: its share of the step's loss, gradients by parameter name, sums over pairs or None."""
 
-    `total_targets` counts the targets of the whole optimizer step, so that the gradients of its batches add
-    up to those of the token mean. `seed` decides the dropout: the same whatever the segments are, and the
-    same again when a segment is recomputed. Gradients come by parameter name, as in `trainable_parameters`.
+    loss: float
+    gradients: Gradients
+    preference: np.ndarray | None
+
+
+def loss_and_gradients(stack: Stack, batch: Batch, objective: Loss, plan: Plan, meter: PhaseMeter, seed: int) -> Result:
+    """The batch's loss and the gradients of all trainable parameters, named as in `trainable_parameters`.
+
+    `seed` decides the dropout: what is computed again draws the same again.
     """
-    walk = _Walk(stack, batch, total_targets, plan, meter, seed)
-    *earlier, last = enumerate(plan.segments(len(stack.layers)))
-    hidden = stack.embed(mx.array(batch.inputs))
-    mx.eval(hidden)
-    boundaries = []
-    for number, layers in earlier:
-        boundaries.append(hidden)
-        hidden = walk.run(layers, hidden)
-        mx.eval(hidden)
+    walk = Walk(stack, batch, seed)
+    walker = Pieces(walk, plan.tile, plan.keep_attention) if plan.tile else WholeSegments(walk)
+    top = _Top(stack, batch, objective, plan)
+    if top.evaluates:
+        plan = replace(plan, kept=0)
+    layers = len(stack.layers)
+    segments = plan.segments(layers)
+    hidden, boundaries = walk.start, dict[int, mx.array]()
+    walk.start = mx.array(0)  # held by the boundaries from here on
+    for number, segment in enumerate(segments):
+        if segment.stop > walk.first_trained:
+            boundaries[number] = hidden
+        hidden = walker.forward(segment, hidden)
         meter.end("forward", number)
-    loss, slope = walk.last_segment(*last, hidden)
+    if plan.kept:
+
+        def settle(output: mx.array) -> None:
+            mx.eval(output)
+            meter.end("forward", len(segments))
+            top.settle()
+            meter.end("head", len(segments))
+
+        kept = range(layers - min(plan.kept, layers), layers)
+        slope = WholeSegments(walk).top(kept, hidden, top.slope, settle)
+        meter.end("backward", len(segments))
+    else:
+        slope = top.slope(hidden)
+        top.settle()
+        mx.eval(slope)
+        meter.end("head", len(segments))
     del hidden
-    for number, layers in reversed(earlier):
-        slope = walk.backward(number, layers, boundaries.pop(), slope)
-    return loss, walk.gradients
+    for number in sorted(boundaries, reverse=True):
+        slope = walker.backward(segments[number], boundaries.pop(number), slope)
+        meter.end("backward", number)
+    return Result(top.loss, walk.gradients, top.preference)
 
 
-def score(stack: LlamaStack, batch: Batch, head_chunk: int) -> np.ndarray:
-    """log p of every target of the batch, float32, in the order of `batch.target_rows`. No gradients."""
-    hidden = stack.embed(mx.array(batch.inputs))
-    for index in range(len(stack.layers)):
-        hidden = stack.run(index, hidden)
-        mx.eval(hidden)
-    picked = hidden.reshape(-1, hidden.shape[-1])[mx.array(batch.target_positions)]
-    log_p = target_log_probabilities(stack.head, stack.norm(picked), mx.array(batch.targets), head_chunk)
-    return np.array(log_p)
+def score(stack: Stack, batch: Batch, plan: Plan) -> mx.array:
+    """log p of every target of the batch, float32 [targets] in its order. No gradients."""
+    walk = Walk(stack, batch, seed=0)
+    walker = Pieces(walk, plan.tile or batch.ids.shape[1], keep_attention=False)
+    hidden = walker.forward(range(len(stack.layers)), walk.start)
+    head = plan.head_plan(stack, len(batch.targets))
+    normed = stack.norm(_picked(hidden, batch))
+    return log_probabilities(stack.head, normed, mx.array(batch.targets), head)
 
 
-@dataclass
-class _Walk:
-    """One batch on its way through the model; `gradients` fills up from the last segment to the first."""
+class _Top:
+    """The way from the last hidden state to the loss and back; only positions that predict a target take it."""
 
-    stack: LlamaStack
-    batch: Batch
-    total_targets: int
-    plan: Plan
-    meter: PhaseMeter
-    seed: int
-    gradients: Gradients = field(default_factory=dict)
+    def __init__(self, stack: Stack, batch: Batch, objective: Loss, plan: Plan) -> None:
+        self._stack, self._batch, self._objective = stack, batch, objective
+        self._plan = plan.head_plan(stack, len(batch.targets))
+        self._chunks: list[tuple[mx.array, mx.array]] = []
+        self._outcome = Outcome(mx.array(0.0), mx.zeros((0,)), None)
+        self.loss = 0.0
+        self.preference: np.ndarray | None = None
 
-    def run(self, layers: range, hidden: mx.array) -> mx.array:
-        """The segment's layers, one after the other."""
-        for index in layers:
-            # MLX draws dropout from one global state; set by layer, it does not depend on the segments.
-            mx.random.seed(self.seed * 1_000_003 + index)
-            hidden = self.stack.run(index, hidden)
-        return hidden
+    @property
+    def evaluates(self) -> bool:
+        """Whether this head computes as it goes, so that it can't be part of a graph that is being recorded."""
+        return self._plan.kind == "blocked"
 
-    def last_segment(self, number: int, layers: range, start: mx.array) -> tuple[float, mx.array]:
-        """Forward, head and backward in one graph: these activations are kept, not recomputed.
+    def slope(self, hidden: mx.array) -> mx.array:
+        """The loss's gradient at the last hidden states [batch, length, hidden], for `settle` to evaluate in order."""
+        stack = self._stack
+        picked = _picked(hidden, self._batch)
+        normed = stack.norm(picked)
+        self._chunks = unit_gradients(stack.head, normed, mx.array(self._batch.targets), self._plan)
+        self._outcome = self._objective(mx.concatenate([log_p for log_p, _ in self._chunks]))
+        units = mx.concatenate([unit for _, unit in self._chunks])
+        weighted = (units * self._outcome.slopes[:, None]).astype(hidden.dtype)
+        _, (slope,) = mx.vjp(stack.norm, [picked], [weighted])
+        flat = mx.zeros((hidden.shape[0] * hidden.shape[1], hidden.shape[2]), hidden.dtype)
+        # Added, since the end of a shared prompt predicts the first token of both responses.
+        return flat.at[mx.array(self._batch.places)].add(slope).reshape(hidden.shape)
 
-        The graph is recorded whole, then evaluated in order: the output, the head chunk by chunk, the
-        gradients. What the backward does not need is free as soon as the forward is done.
-        """
-        names, values = self._trainable(layers)
-        output, chunks = start, list[tuple[mx.array, mx.array]]()
+    def settle(self) -> None:
+        """Evaluates the head chunk by chunk, then what the objective makes of it."""
+        for log_p, unit in self._chunks:
+            mx.eval(log_p, unit)
+        self._chunks = []
+        mx.eval(self._outcome.loss, self._outcome.slopes)
+        self.loss = float(np.array(self._outcome.loss))
+        if self._outcome.preference is not None:
+            self.preference = np.array(self._outcome.preference, np.float64)
 
-        def surrogate(hidden: mx.array, *parameters: mx.array) -> mx.array:
-            """A number whose gradient at the last hidden state is the head's; it is never computed itself."""
-            nonlocal output, chunks
-            with self._parameters(names, values, parameters):
-                output = self.run(layers, hidden)
-            slope, chunks = self._head(mx.stop_gradient(output))
-            return (output * mx.stop_gradient(slope)).sum()
 
-        _, slopes = mx.vjp(surrogate, [start, *values], [mx.array(1.0, start.dtype)])
-        mx.eval(output)
-        self.meter.end("forward", number)
-        loss = 0.0
-        for log_p, slope in chunks:
-            mx.eval(log_p, slope)
-            loss -= float(np.array(log_p).sum(dtype=np.float64))
-        chunks.clear()
-        self.meter.end("head", number)
-        return loss, self._collect(number, slopes, names, layers)
-
-    def backward(self, number: int, layers: range, start: mx.array, slope: mx.array) -> mx.array:
-        """Recomputes a segment from its boundary, files its gradients, returns the one at the boundary."""
-        names, values = self._trainable(layers)
-
-        def segment(hidden: mx.array, *parameters: mx.array) -> mx.array:
-            with self._parameters(names, values, parameters):
-                return self.run(layers, hidden)
-
-        _, slopes = mx.vjp(segment, [start, *values], [slope])
-        return self._collect(number, slopes, names, layers)
-
-    def _head(self, hidden: mx.array) -> tuple[mx.array, list[tuple[mx.array, mx.array]]]:
-        """The mean loss's gradient at the hidden states [batch, length, hidden], and the chunks it is made of.
-
-        Only the positions that predict a target go through the norm and the head.
-        """
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        positions = mx.array(self.batch.target_positions)
-        picked, targets = flat[positions], mx.array(self.batch.targets)
-        weights = mx.full(targets.shape, -1.0 / self.total_targets)
-        chunks = log_probabilities_and_gradients(
-            self.stack.head, self.stack.norm(picked), targets, weights, self.plan.head_chunk
-        )
-        _, (slope,) = mx.vjp(self.stack.norm, [picked], [mx.concatenate([slope for _, slope in chunks])])
-        whole = mx.zeros_like(flat)
-        whole[positions] = slope
-        return whole.reshape(hidden.shape), chunks
-
-    def _collect(self, number: int, slopes: list[mx.array], names: list[str], layers: range) -> mx.array:
-        """Evaluates a segment's gradients and files them by name. Returns the one at the segment's input.
-
-        The first segment's input is the embedding, which is not trained: its gradient stays unevaluated.
-        """
-        below, *of_parameters = slopes
-        mx.eval(of_parameters, *([below] if layers.start else []))
-        self.gradients.update(zip(names, of_parameters, strict=True))
-        self.meter.end("backward", number)
-        return below
-
-    def _trainable(self, layers: range) -> tuple[list[str], list[mx.array]]:
-        """Names and values of the layers' trainable parameters, in one fixed order."""
-        named = [
-            (f"model.layers.{index}.{name}", value)
-            for index in layers
-            for name, value in tree_flatten(self.stack.layers[index].trainable_parameters())
-        ]
-        return [name for name, _ in named], [value for _, value in named]
-
-    @contextmanager
-    def _parameters(self, names: list[str], values: list[mx.array], traced: Sequence[mx.array]) -> Iterator[None]:
-        """The model with `traced` in place of its own parameters while a graph is recorded."""
-        self.stack.model.update(tree_unflatten(list(zip(names, traced, strict=True))))
-        try:
-            yield
-        finally:
-            self.stack.model.update(tree_unflatten(list(zip(names, values, strict=True))))
+def _picked(hidden: mx.array, batch: Batch) -> mx.array:
+    """The hidden states that predict the targets, [targets, hidden]."""
+    return hidden.reshape(-1, hidden.shape[-1])[mx.array(batch.places)]

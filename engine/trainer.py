@@ -2,52 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from engine import estimate
 from engine.backend import has_fast_blas, mx
 from engine.config import TrainConfig
-from engine.data import Dataset, Example, TextTokenizer, load_dataset, load_tokenizer, own_rows_sentence, split
-from engine.data.batch import Batch, make_batch, row_order
+from engine.data import load_tokenizer
+from engine.data.batch import Batch, layout_of, make_batch, row_order
+from engine.data.rows import Rows, usable_rows
+from engine.data.tokenize import Item
 from engine.errors import EngineError
-from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step
+from engine.events import Evaluated, Event, Failed, Finished, Preference, Saved, Stage, Started, Step
 from engine.memory import PhaseMeter, hold_to, process_bytes
 from engine.models.adapter import add_adapter, save_adapter
 from engine.models.find import find_model
 from engine.models.folder import ModelFolder
-from engine.models.llama import LlamaStack
 from engine.models.load import load_stack
 from engine.models.sample import is_ready
+from engine.models.stack import Stack
+from engine.objectives import Totals, objective_of
 from engine.optimizer import Optimizer
+from engine.reference import Reference
 from engine.runs import RunFolder, new_run_folder
-from engine.segmented import Gradients, Plan, loss_and_gradients, score
+from engine.segmented import Loss, Plan, loss_and_gradients, score
+from engine.walk import Gradients
 
 from mlx.utils import tree_flatten
 
 # A run looks at its validation rows this often when `evaluate_every` is "auto".
 _LOOKS = 5
 
-
-@dataclass(frozen=True)
-class Rows:
-    """The examples of a run, trained and set aside, and in words why so."""
-
-    train: tuple[Example, ...]
-    valid: tuple[Example, ...]
-    sentence: str
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest row."""
-        return max(len(example.ids) for example in self.train + self.valid)
+# Rows and the batch that they make.
+_Sized = tuple[Sequence[Item], Batch]
 
 
 def train(config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
@@ -75,40 +69,36 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     yield Stage("model", "Fetching the sample model, 93 MB, once" if fetch else "Looking for the model")
     folder = find_model(config.model)
     yield Stage("data", "Reading the data")
-    rows = read_rows(config, load_tokenizer(folder.path))
+    rows = usable_rows(config, load_tokenizer(folder.path))
     budget = estimate.budget_bytes(config, estimate.machine())
-    chosen = estimate.choose(estimate.architecture_of(folder), config, rows.longest, budget)
+    chosen = estimate.choose(estimate.architecture_of(folder), config, rows.largest(config.prefix_shared), budget)
     yield Stage("model", f"Loading {folder.path.name}")
     if not has_fast_blas:
         yield Stage("model", "OpenBLAS is missing, so this takes about 30 times as long: install libopenblas0.")
     hold_to(budget)
     stack = load_stack(folder)
-    add_adapter(stack.model, config)
+    said = add_adapter(stack.model, config)
+    if said:
+        yield Stage("model", said)
     run = RunFolder(new_run_folder(config))
     run.write_config(config)
-    training = _Training(config, folder, stack, rows, Plan(chosen.segment_size, config.head_chunk), run, budget)
+    training = _Training(config, folder, stack, rows, plan_of(config, chosen), run, budget)
     for event in training.events(chosen.peak_bytes, stop):
         run.append(event)
         yield event
 
 
-def read_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:
-    """The examples to train and to measure with. EngineError while any row can't be used: none is dropped."""
-    dataset = _usable(config.data, tokenizer, config.max_length)
-    if config.valid:
-        valid = _usable(config.valid, tokenizer, config.max_length).examples
-        return Rows(dataset.examples, valid, own_rows_sentence(len(valid), Path(config.valid)))
-    return Rows(*split(dataset.examples, dataset.prompts, config.seed))
-
-
-def _usable(path: str, tokenizer: TextTokenizer, max_length: int) -> Dataset:
-    dataset = load_dataset(Path(path).expanduser(), tokenizer, max_length)
-    errors = [problem for problem in dataset.problems if problem.severity == "error"]
-    if errors:
-        first, more = errors[0], len(errors) - 1
-        others = f" {more:,} more rows have errors; check lists them all." if more else ""
-        raise EngineError(first.message, first.fix + others)
-    return dataset
+def plan_of(config: TrainConfig, chosen: estimate.Plan) -> Plan:
+    """The plan as segmented backward takes it."""
+    return Plan(
+        segment_size=chosen.segment_size,
+        kept=chosen.kept,
+        tile=chosen.tile,
+        keep_attention=chosen.keep_attention,
+        head=config.head,
+        head_chunk=config.head_chunk,
+        head_epsilon=config.head_epsilon,
+    )
 
 
 class _Training:
@@ -118,7 +108,7 @@ class _Training:
         self,
         config: TrainConfig,
         folder: ModelFolder,
-        stack: LlamaStack,
+        stack: Stack,
         rows: Rows,
         plan: Plan,
         run: RunFolder,
@@ -129,16 +119,20 @@ class _Training:
         step_rows = config.batch_size * config.accumulate
         self.steps = config.steps or math.ceil(math.ceil(len(rows.train) * config.epochs) / step_rows)
         self.optimizer = Optimizer(config, self.steps)
+        self.objective = objective_of(config)
+        self.layout = layout_of(config)
+        self.reference = Reference(stack, plan) if self.objective.needs_reference else None
         self.meter = PhaseMeter()
         self.peak_bytes = 0
 
     def events(self, predicted_peak_bytes: int, stop: Callable[[], bool]) -> Iterator[Event]:
         parameters = sum(array.size for _, array in tree_flatten(self.stack.model.trainable_parameters()))
+        recomputed = len(self.plan.segments(len(self.stack.layers)))
         yield Started(
             run=str(self.run.path),
             steps=self.steps,
             segment_size=self.plan.segment_size,
-            segments=len(self.plan.segments(len(self.stack.layers))),
+            segments=recomputed + (self.plan.kept > 0),
             budget_bytes=self.budget_bytes,
             resting_bytes=mx.get_active_memory(),
             predicted_peak_bytes=predicted_peak_bytes,
@@ -173,30 +167,46 @@ class _Training:
             peak_bytes=self.peak_bytes,
         )
 
-    def _steps(self) -> Iterator[list[Batch]]:
+    def _steps(self) -> Iterator[list[_Sized]]:
         """The batches of each step. By epochs, the last step holds just the rows that are left."""
         size, rows = self.config.batch_size, self.rows.train
         step_rows = size * self.config.accumulate
         total = self.steps * step_rows if self.config.steps else math.ceil(len(rows) * self.config.epochs)
         order = itertools.islice(row_order(len(rows), self.config.seed), total)
         while numbers := list(itertools.islice(order, step_rows)):
-            examples = [rows[number] for number in numbers]
-            yield [make_batch(examples[start : start + size]) for start in range(0, len(examples), size)]
+            yield self._batches([rows[number] for number in numbers])
 
-    def _step(self, number: int, batches: list[Batch], stop: Callable[[], bool]) -> Step | None:
+    def _batches(self, items: Sequence[Item]) -> list[_Sized]:
+        size = self.config.batch_size
+        parts = [items[start : start + size] for start in range(0, len(items), size)]
+        return [(part, make_batch(part, self.layout)) for part in parts]
+
+    def _loss(self, items: Sequence[Item], batch: Batch, totals: Totals) -> Loss:
+        """The objective over one batch, as its share of `totals`."""
+        reference = self.reference(batch, items) if self.reference else None
+        return lambda log_p: self.objective(log_p, batch.kinds, totals, reference)
+
+    def _totals(self, batches: list[_Sized]) -> Totals:
+        return functools.reduce(operator.add, (self.objective.totals(batch.kinds) for _, batch in batches))
+
+    def _step(self, number: int, batches: list[_Sized], stop: Callable[[], bool]) -> Step | None:
         """One optimizer step, or None when it was stopped before its end."""
         begun = time.perf_counter()
-        targets = sum(len(batch.targets) for batch in batches)
+        totals = self._totals(batches)
         self.stack.model.train()
         self.meter.start()
-        loss, gradients = 0.0, Gradients()
-        for index, batch in enumerate(batches):
+        loss, gradients, sums = 0.0, Gradients(), np.zeros(4)
+        for index, (items, batch) in enumerate(batches):
             if stop():
                 return None
             seed = (self.config.seed * 1_000_003 + number) * 4096 + index
-            part, slopes = loss_and_gradients(self.stack, batch, targets, self.plan, self.meter, seed)
-            loss += part / targets
-            gradients = {name: gradients[name] + slope if gradients else slope for name, slope in slopes.items()}
+            share = loss_and_gradients(self.stack, batch, self._loss(items, batch, totals), self.plan, self.meter, seed)
+            loss += share.loss
+            gradients = {name: gradients[name] + new if gradients else new for name, new in share.gradients.items()}
+            mx.eval(gradients)
+            if share.preference is not None:
+                sums += share.preference
+            del share
         rate, norm = self.optimizer.update(self.stack.model, gradients, number)
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise EngineError(
@@ -206,7 +216,7 @@ class _Training:
         peak = max(self.meter.peak_bytes, mx.get_peak_memory())  # the update's own peak included
         self.peak_bytes = max(self.peak_bytes, peak)
         seconds = time.perf_counter() - begun
-        tokens = sum(batch.tokens for batch in batches)
+        tokens = sum(batch.tokens for _, batch in batches)
         return Step(
             step=number,
             steps=self.steps,
@@ -214,7 +224,7 @@ class _Training:
             learning_rate=rate,
             grad_norm=norm,
             tokens=tokens,
-            trained_tokens=targets,
+            trained_tokens=sum(len(batch.targets) for _, batch in batches),
             tokens_per_second=tokens / seconds,
             seconds=seconds,
             peak_bytes=peak,
@@ -222,6 +232,7 @@ class _Training:
             cache_bytes=mx.get_cache_memory(),
             process_bytes=process_bytes(),
             phases=self.meter.phases,
+            preference=_preference(sums, totals),
         )
 
     def _looks_after(self, number: int) -> bool:
@@ -233,16 +244,29 @@ class _Training:
     def _evaluated(self, number: int) -> Iterator[Evaluated]:
         if not self.rows.valid or self.config.evaluate_every == 0:
             return
-        loss, targets, size = 0.0, 0, self.config.batch_size
         self.stack.model.eval()
-        for start in range(0, len(self.rows.valid), size):
-            batch = make_batch(self.rows.valid[start : start + size])
-            loss -= float(np.sum(score(self.stack, batch, self.config.head_chunk), dtype=np.float64))
-            targets += len(batch.targets)
-        yield Evaluated(step=number, loss=loss / targets, rows=len(self.rows.valid), trained_tokens=targets)
+        batches = self._batches(self.rows.valid)
+        totals, loss, sums = self._totals(batches), 0.0, np.zeros(4)
+        for items, batch in batches:
+            outcome = self._loss(items, batch, totals)(score(self.stack, batch, self.plan))
+            loss += float(np.array(outcome.loss))
+            if outcome.preference is not None:
+                sums += np.array(outcome.preference)
+        yield Evaluated(
+            step=number,
+            loss=loss,
+            rows=len(self.rows.valid),
+            trained_tokens=sum(len(batch.targets) for _, batch in batches),
+            preference=_preference(sums, totals),
+        )
 
     def _saved(self, number: int) -> Saved:
         self.run.replace_adapter(
             lambda folder: save_adapter(self.stack.model, self.config, str(self.folder.path), folder)
         )
         return Saved(step=number, path=str(self.run.adapter))
+
+
+def _preference(sums: np.ndarray, totals: Totals) -> Preference | None:
+    """The means over pairs, or None where there are none."""
+    return Preference(*(sums / totals.pairs).tolist()) if totals.pairs else None

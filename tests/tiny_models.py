@@ -12,13 +12,12 @@ CHATML = (
     "+ '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+VOCABULARY = len(SPECIALS) + 256
 
 
 def write_llama(folder: Path, layers: int = 5, tied: bool = True, seed: int = 0, **overrides) -> Path:
     """A Llama of some ten thousand weights that speaks bytes; `overrides` go into its config.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokens = SPECIALS + alphabet
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -30,13 +29,20 @@ def write_llama(folder: Path, layers: int = 5, tied: bool = True, seed: int = 0,
         "max_position_embeddings": 4096,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
-        "vocab_size": len(tokens),
+        "vocab_size": VOCABULARY,
         "tie_word_embeddings": tied,
         "eos_token_id": 2,
         **overrides,
     }
     (folder / "config.json").write_text(json.dumps(config))
     save_file(_weights(config, np.random.default_rng(seed)), folder / "model.safetensors", {"format": "pt"})
+    write_tokenizer(folder)
+    return folder
+
+
+def write_tokenizer(folder: Path) -> None:
+    """A tokenizer whose tokens are bytes, with a ChatML template."""
+    tokens = SPECIALS + sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={token: number for number, token in enumerate(tokens)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -44,7 +50,6 @@ def write_llama(folder: Path, layers: int = 5, tied: bool = True, seed: int = 0,
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {"eos_token": "<|im_end|>", "bos_token": "<|im_start|>", "chat_template": CHATML}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    return folder
 
 
 def _weights(config: dict, random: np.random.Generator) -> dict[str, np.ndarray]:

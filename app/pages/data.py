@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+import time
+from collections import deque
+
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
 
 from app import words
@@ -19,6 +22,11 @@ from app.widgets.legend import Legend
 from engine.events import Failed
 
 _PAGE = 8
+# Seconds that rows are laid out at a time: long pairs take a while to compare.
+_SLICE = 0.02
+_ALWAYS = [("special token", "well", "square"), ("only read", "text", "plain"), ("cut off", "secondary", "struck")]
+_ANSWERS = [("learned", "trained", "square"), *_ALWAYS]
+_PAIRS = [("trained", "trained", "square"), *_ALWAYS, ("differs from the other answer", "accent", "underlined")]
 
 
 class DataPage(Page):
@@ -39,6 +47,9 @@ class DataPage(Page):
         self._asked: list[str] = []
         self._first = 1
         self.rows_total = 0
+        self._waiting: deque[Row] = deque()
+        self._timer = QTimer(self, interval=0)
+        self._timer.timeout.connect(self._lay_out)
         self.welcome = Welcome()
         self.welcome.open_requested.connect(self.open_requested)
         self.welcome.sample_requested.connect(session.try_sample)
@@ -47,14 +58,7 @@ class DataPage(Page):
         self._rows = column(spacing=8)
         self.previous = button("Previous", lambda: self._turn(-_PAGE), help="The rows before these")
         self.next = button("Next", lambda: self._turn(_PAGE), help="The rows after these")
-        self._legend = Legend(
-            [
-                ("learned", "trained", "square"),
-                ("special token", "well", "square"),
-                ("only read", "text", "plain"),
-                ("cut off", "secondary", "struck"),
-            ]
-        )
+        self._legend = Legend(_ANSWERS)
         self.scroll_area = QScrollArea()
         self.scroll_area.setWidgetResizable(True)
         self.scroll_area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -91,10 +95,11 @@ class DataPage(Page):
             self.notices.show_failure(shelf.failure, subject="models", action=("Try again", retry))
         else:
             self.notices.clear("models")
+        if self._asked and self._asked[0] != config.data:
+            self._forget()  # rows of another file
         if check.result is not None and not check.busy and config.data:
             asked = check_arguments(config)
             if asked != self._asked:
-                self._first = 1 if asked[:1] != self._asked[:1] else self._first
                 self._asked = asked
                 self._ask()
         elif not config.data or check.failure:
@@ -103,6 +108,7 @@ class DataPage(Page):
 
     def close_call(self) -> None:
         """Ends a preview under way."""
+        self._timer.stop()
         if self._call:
             self._call.cancel()
             self._call = None
@@ -120,13 +126,24 @@ class DataPage(Page):
         rows = answer.get("rows")
         self.rows_total = int(str(answer.get("rows_total") or 0))
         clear(self._rows)
-        found = [Row.read(item) for item in rows] if isinstance(rows, list) else []
-        self.views = [RowView(item, item.row or self._first + index) for index, item in enumerate(found)]
-        for view in self.views:
-            self._rows.addWidget(view)
+        self.views = []
+        self._waiting = deque(Row.read(item) for item in rows) if isinstance(rows, list) else deque()
         self.scroll_area.verticalScrollBar().setValue(0)
         self._say()
-        self.shown.emit()
+        self._timer.start()
+
+    def _lay_out(self) -> None:
+        """Some of the rows that wait; the others after what the window has to do."""
+        end = time.monotonic() + _SLICE
+        while self._waiting and time.monotonic() < end:
+            found = self._waiting.popleft()
+            view = RowView(found, found.row or self._first + len(self.views))
+            self.views.append(view)
+            self._rows.addWidget(view)
+        if not self._waiting:
+            self._timer.stop()
+            self._legend.show_entries(_PAIRS if any(view.pair for view in self.views) else _ANSWERS)
+            self.shown.emit()
 
     def _failed(self, failure: Failed) -> None:
         self._call = None

@@ -59,9 +59,9 @@ def _entry(problem: Problem) -> QWidget:
     place = "" if not problem.line or "ine " in problem.message[:8] else f"Line {words.count(problem.line)}: "
     cause = label(place + problem.message, wrap=True)
     cure = label(problem.fix, size=11, secondary=True, wrap=True)
-    cure.setVisible(bool(problem.fix))
     layout = row(Shape(state), column(cause, cure, spacing=2))
     layout.setStretch(1, 1)
     entry.setLayout(layout)
+    cure.setVisible(bool(problem.fix))
     entry.setAccessibleName(f"{place}{problem.message} {problem.fix}")
     return entry

@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QSplitter
 
 from app import words
 from app.history import History
+from app.pages.curves import Curves
 from app.pages.page import Page
-from app.plots.loss import LossChart
 from app.plots.segments import SegmentChart
 from app.session import Session
 from app.states import State
@@ -37,19 +37,21 @@ class TrainingPage(Page):
         self._training: Training = session.training
         self._session = session
         self._drawn = -1
-        self.loss = LossChart()
+        self.curves = Curves()
         self.segments = SegmentChart()
         self.facts = Facts()
         self.splitter = QSplitter(Qt.Orientation.Vertical)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(16)
-        self.splitter.addWidget(self.loss)
+        self.splitter.addWidget(self.curves)
         self.splitter.addWidget(self.segments)
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setStretchFactor(1, 1)
         self.body.addWidget(self.splitter, 1)
         self.body.addWidget(self.facts)
-        for chart in (self.loss, self.segments):
+        self.top.insertSpacing(1, 16)
+        self.top.insertWidget(2, self.curves.tabs)
+        for chart in (*self.curves.charts, self.segments):
             chart.setMinimumHeight(180)
             chart.refused.connect(self._refused)
         self._timer = QTimer(self, interval=_REDRAW_MS)
@@ -66,7 +68,7 @@ class TrainingPage(Page):
         if history.version == self._drawn:
             return
         self._drawn = history.version
-        self.loss.show_history(history)
+        self.curves.show_history(history)
         self.segments.show_history(history)
         self.facts.show_history(history)
         self._say()
@@ -84,6 +86,8 @@ class TrainingPage(Page):
 
     def _say(self) -> None:
         training, history = self._training, self._training.history
+        begun = training.phase.active or history.last is not None
+        self.curves.show_objective((training.config if begun else self._session.config).objective)
         if training.stage:
             self.side.setText(training.stage.message)
         elif history.last:
@@ -98,9 +102,12 @@ class TrainingPage(Page):
         how = "Stopped early and saved" if event.stopped else "Done"
         took = words.duration(event.seconds)
         change = f"{words.loss(event.first_loss)} at the first step, {words.loss(event.last_loss)} at the last"
+        preferred = ""
+        if len(accuracy := self._training.history.measured("accuracy")):
+            preferred = f" It prefers the better answer in {words.percent(accuracy[-1])} of the validation pairs."
         notice = Notice(
             f"{how}: step {words.count(event.step)} of {words.count(event.steps)} after {took}.",
-            f"Loss {change}. Peak memory {words.memory(event.peak_bytes)}. The adapter is saved.",
+            f"Loss {change}.{preferred} Peak memory {words.memory(event.peak_bytes)}. The adapter is saved.",
             state=State.READY,
             action=("Try it", self.try_requested.emit),
         )

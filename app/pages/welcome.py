@@ -40,7 +40,8 @@ class Welcome(QWidget):
             ),
         ]
         hint = label(
-            "JSON lines with “prompt” and “completion”, “messages”, or “text”. Nothing leaves this machine.",
+            "JSON lines with “prompt” and “completion”, “messages”, “text”, or pairs: “prompt”, “chosen”, “rejected”. "
+            "Nothing leaves this machine.",
             size=11,
             secondary=True,
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import Signal
 
 from app import words
+from app.fitting import PAIRS
 from app.forms import Form
 from app.panels.panel import Panel
 from app.session import Session
@@ -56,7 +57,7 @@ class DatasetPanel(Panel):
         standing = self.standing()
         if check is None:
             return standing.reason
-        parts = [words.plural(check.rows, "row")]
+        parts = [words.plural(check.rows, "pair" if check.format == PAIRS else "row")]
         if check.rows > check.usable:
             parts.append(f"{words.count(check.rows - check.usable)} can't be used")
         if check.truncated_rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from app.forms import Form
 from app.session import Session
 from app.states import Standing
 from app.widgets.basics import Card, label, row
@@ -12,7 +13,9 @@ from app.widgets.state import StateWord
 
 
 class Panel(Card):
-    """A card of the sidebar. A subclass fills `body` and overrides `standing` and `refresh`."""
+    """A card of the sidebar. A subclass fills `body`, makes `form`, and overrides `standing` and `refresh`."""
+
+    form: Form
 
     def __init__(self, session: Session, number: int, title: str) -> None:
         super().__init__(spacing=8, margin=14)

@@ -32,7 +32,9 @@ _EMPTY, _PLOT, _TABLE = range(3)
 
 
 class Chart(Card):
-    """The frame of a live plot. A subclass draws in `redraw`, and answers `table` and `describe`.
+    """The frame of a live plot. A subclass draws in `redraw`, and answers `contents` and `describe`.
+
+    A `compact` one shares its line with another: its legend stands below the title instead of beside it.
 
     Signals:
         refused(EngineError): an export that the disk did not take.
@@ -40,11 +42,11 @@ class Chart(Card):
 
     refused = Signal(EngineError)
 
-    def __init__(self, title: str, promise: str) -> None:
+    def __init__(self, title: str, promise: str, *, compact: bool = False) -> None:
         super().__init__(spacing=4)
         self.title = title
         self.setAccessibleName(title)
-        self.value = label(size=28, bold=True)
+        self.value = label(size=17 if compact else 28, bold=True)
         self.note = label(size=11, secondary=True)
         self.note.hide()
         self.legend = Legend()
@@ -73,16 +75,13 @@ class Chart(Card):
         self.table_button.toggled.connect(self._arrange)
         self.tools = row(self.follow, self.table_button, spacing=4)
         self.value.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Preferred)
-        head = row(
-            label(title, bold=True),
-            4,
-            self.value,
-            4,
-            column(None, self.note, self.legend, None, spacing=0),
-            self.tools,
-        )
+        words = column(None, self.note, self.legend, None, spacing=0)
+        beside = column() if compact else words
+        head = row(label(title, bold=True), 4, self.value, 4, beside, self.tools)
         head.setStretch(4, 1)
         self.body.addLayout(head)
+        if compact:
+            self.body.addLayout(words)
         self.body.addWidget(self.stack, 1)
         self._hover = QLabel(self.plot)
         self._hover.setProperty("role", "hover")

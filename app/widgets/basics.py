@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
@@ -106,7 +106,13 @@ class Card(QFrame):
 
 
 class Fold(QWidget):
-    """A heading that opens and closes what stands under it."""
+    """A heading that opens and closes what stands under it.
+
+    Signals:
+        toggled(bool): opened or closed.
+    """
+
+    toggled = Signal(bool)
 
     def __init__(self, title: str, content: QWidget, *, opened: bool = False) -> None:
         super().__init__()
@@ -126,6 +132,7 @@ class Fold(QWidget):
         arrow = "\N{BLACK DOWN-POINTING SMALL TRIANGLE}" if opened else "\N{BLACK RIGHT-POINTING SMALL TRIANGLE}"
         self.head.setText(f"{arrow} {self._title}")
         self.content.setVisible(opened)
+        self.toggled.emit(opened)
 
 
 def clear(layout: QBoxLayout) -> None:

@@ -18,7 +18,7 @@ _LINE = 18
 class Legend(QWidget):
     """Entries of (word, colour, shape) that wrap into lines. A colour is a field of Colors or a #RRGGBB.
 
-    A shape is square, line, dash, plain (the word alone) or struck (the word struck through).
+    A shape is square, line, dash, dot, plain (the word alone), struck or underlined (the word so drawn).
     """
 
     def __init__(self, entries: Sequence[tuple[str, str, str]] = ()) -> None:
@@ -64,16 +64,21 @@ class Legend(QWidget):
                 style = Qt.PenStyle.DotLine if shape == "dash" else Qt.PenStyle.SolidLine
                 painter.setPen(QPen(ink, 2, style))
                 painter.drawLine(x, round(middle), x + _MARK + 2, round(middle))
+            elif shape == "dot":
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(ink)
+                painter.drawEllipse(QRectF(x + 2, middle - 3, 6, 6))
             painter.setPen(QColor(colors().secondary))
             written = font(11)
             written.setStrikeOut(shape == "struck")
+            written.setUnderline(shape == "underlined")
             painter.setFont(written)
             place = QRectF(x + self._indent(shape), y, self._width(word, shape), _LINE)
             painter.drawText(place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, word)
         painter.end()
 
     def _indent(self, shape: str) -> int:
-        return 0 if shape in ("plain", "struck") else _MARK + 6
+        return 0 if shape in ("plain", "struck", "underlined") else _MARK + 6
 
     def _width(self, word: str, shape: str) -> int:
         return self._indent(shape) + self.fontMetrics().horizontalAdvance(word) + _GAP

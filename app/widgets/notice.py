@@ -40,7 +40,6 @@ class Notice(Card):
         self.setAccessibleDescription(hint)
         cause = label(message, bold=True, wrap=True)
         cure = label(hint, secondary=True, wrap=True)
-        cure.setVisible(bool(hint))
         self.dismiss = button("Dismiss", self.dismissed.emit, role="small", help="Put this message away")
         self._buttons = row(self.dismiss)
         self._lines = column(cause, cure, spacing=4)
@@ -50,6 +49,7 @@ class Notice(Card):
         top.setAlignment(Qt.AlignmentFlag.AlignTop)
         top.setStretch(1, 1)
         self.body.addLayout(top)
+        cure.setVisible(bool(hint))
         if details.strip():
             text = QPlainTextEdit(details.strip(), readOnly=True)
             text.setProperty("role", "details")

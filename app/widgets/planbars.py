@@ -18,9 +18,12 @@ _VALUE = 74
 PART_COLORS = {
     "weights": "#7D8CA3",
     "adapter": "#4FB3A5",
+    "gradients": "#7BB661",
     "boundaries": "#E3B341",
+    "kept attention": "#D9607E",
+    "shared keys": "#5AA9D6",
     "segment": "#F08A4B",
-    "attention": "#D9607E",
+    "working": "#A9744F",
     "head": "#B07CE8",
 }
 _OTHER = "#9A9AA0"

@@ -1,4 +1,4 @@
-"""One of a few choices, side by side: the tabs of the window."""
+"""One of a few choices, side by side: the tabs of the window, the charts of a page."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Segmented(QFrame):
 
     chosen = Signal(int)
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, name: str, choices: list[str], *, size: int = 13) -> None:
         super().__init__()
         self.setProperty("role", "track")
-        self.setAccessibleName("Pages")
+        self.setAccessibleName(name)
         self._group = QButtonGroup(self)
         layout = row(spacing=2)
         layout.setContentsMargins(2, 2, 2, 2)
-        for index, name in enumerate(names):
+        for index, choice in enumerate(choices):
             tab = QToolButton()
-            tab.setText(name)
-            tab.setFont(font())
+            tab.setText(choice)
+            tab.setFont(font(size))
             tab.setProperty("role", "tab")
             tab.setCheckable(True)
-            tab.setAccessibleName(name)
+            tab.setAccessibleName(choice)
             self._group.addButton(tab, index)
             layout.addWidget(tab)
         self.setLayout(layout)

@@ -1,28 +1,36 @@
 """Data on its way into the engine: file, rows, conversations, rendered text, token ids, split, batches."""
 
-from engine.data.check import Conversation, Message, examine
-from engine.data.dataset import Dataset, load_dataset, report
+from engine.data.check import examine
+from engine.data.conversation import Comparison, Conversation, Message
+from engine.data.dataset import Dataset, load_dataset
 from engine.data.preview import preview, preview_rows
 from engine.data.problems import Problem
 from engine.data.read import Row, read_rows
 from engine.data.render import Rendered, render
+from engine.data.report import report
+from engine.data.rows import Rows, load_rows, usable_rows
 from engine.data.split import own_rows_sentence, split
 from engine.data.template import ChatTemplate
-from engine.data.tokenize import Example, tokenize
+from engine.data.tokenize import Example, Item, Pair, tokenize
 from engine.data.tokenizer import TextTokenizer, load_tokenizer
 
 __all__ = [
     "ChatTemplate",
+    "Comparison",
     "Conversation",
     "Dataset",
     "Example",
+    "Item",
     "Message",
+    "Pair",
     "Problem",
     "Rendered",
     "Row",
+    "Rows",
     "TextTokenizer",
     "examine",
     "load_dataset",
+    "load_rows",
     "load_tokenizer",
     "own_rows_sentence",
     "preview",
@@ -32,4 +40,5 @@ __all__ = [
     "report",
     "split",
     "tokenize",
+    "usable_rows",
 ]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine.data.check import Conversation, Message
+from engine.data.conversation import Conversation, Message
 from engine.data.problems import Problem, error
 from engine.data.template import ChatTemplate
 from engine.errors import EngineError
@@ -60,7 +60,8 @@ class _Placed:
 def render(conversation: Conversation, template: ChatTemplate) -> Rendered | Problem:
     """The text of a row; a Problem where the template refuses the row or hides what the answer is.
 
-    An answer's range is its content and the end-of-turn token after it, with only whitespace between. A
+    An answer's range is its content and the end-of-turn token after it, with only whitespace between; what
+    an assistant said in the row's context is no answer. A
     plain text is trained whole, with the end-of-text token behind it; special tokens in it are meant, since
     no template adds them.
     """
@@ -73,7 +74,8 @@ def render(conversation: Conversation, template: ChatTemplate) -> Rendered | Pro
         text, placed = _lay_out(conversation.messages, template)
     except EngineError as cause:
         return error(conversation.line, "template", f"Line {conversation.line}: {cause.message}", cause.hint)
-    answers = [n for n, message in enumerate(conversation.messages) if message.role == "assistant"]
+    said = [n for n, message in enumerate(conversation.messages) if message.role == "assistant"]
+    answers = [n for n in said if n >= conversation.context]
     trained = tuple(_answer_range(text, [part for part in placed if part.message == n], template) for n in answers)
     return Rendered(text, trained, tuple((part.start, part.end) for part in placed))
 

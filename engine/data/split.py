@@ -8,15 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data.tokenize import Example
+from engine.data.tokenize import Item
 
 FEWEST_ROWS = 50
 MANY_ROWS = 200
 
 
-def split(
-    examples: Sequence[Example], keys: Sequence[str], seed: int
-) -> tuple[tuple[Example, ...], tuple[Example, ...], str]:
+def split(examples: Sequence[Item], keys: Sequence[str], seed: int) -> tuple[tuple[Item, ...], tuple[Item, ...], str]:
     """Rows to train, rows to measure, and in words why so. Both keep the file's order.
 
     From 50 rows a tenth is set aside, from 200 a twentieth. Rows with the same key (the prompt) stay on one
@@ -45,4 +43,5 @@ def split(
 
 def own_rows_sentence(rows: int, path: Path) -> str:
     """Says where the measured rows come from when a person brings a file of their own for it."""
-    return f"{rows:,} rows of {path.name} are measured, never trained."
+    measured = f"1 row of {path.name} is" if rows == 1 else f"{rows:,} rows of {path.name} are"
+    return f"{measured} measured, never trained."

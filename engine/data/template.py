@@ -17,7 +17,7 @@ from jinja2.ext import Extension, LoopControlExtension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from engine.data.check import Message
+from engine.data.conversation import Message
 from engine.errors import EngineError
 
 # For models without a template of their own. Headings on lines of their own: the answer then begins at

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.check import Conversation
+from engine.data.conversation import Comparison, Conversation
 from engine.data.problems import Problem, error
 from engine.data.render import Rendered, render
 from engine.data.tokenizer import TextTokenizer
@@ -26,15 +26,90 @@ class Example:
     trained: npt.NDArray[np.bool_]
     cut: int
 
+    @property
+    def length(self) -> int:
+        """Tokens, from the first to the last."""
+        return len(self.ids)
 
-def tokenize(conversation: Conversation, tokenizer: TextTokenizer, max_length: int) -> Example | Problem:
-    """The row's first `max_length` tokens; a Problem where nothing of it could be trained."""
-    example = tokenize_whole(conversation, tokenizer)
-    return example if isinstance(example, Problem) else cut_to(example, max_length)
+    @property
+    def tokens(self) -> int:
+        """Tokens that go through the model."""
+        return len(self.ids)
+
+    @property
+    def unshared_tokens(self) -> int:
+        """The same: a row shares nothing."""
+        return len(self.ids)
+
+    @property
+    def trained_tokens(self) -> int:
+        """Targets."""
+        return int(self.trained.sum())
 
 
-def tokenize_whole(conversation: Conversation, tokenizer: TextTokenizer) -> Example | Problem:
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """A prompt with a better and a worse response, each whole: prompt and response."""
+
+    line: int
+    chosen: Example
+    rejected: Example
+
+    @property
+    def shared(self) -> int:
+        """Tokens of the prompt that both begin with; 0 where the prompts are not the same tokens."""
+        chosen, rejected = self.chosen, self.rejected
+        prompt = int(chosen.trained.argmax())
+        same = prompt == int(rejected.trained.argmax())
+        return prompt if same and np.array_equal(chosen.ids[:prompt], rejected.ids[:prompt]) else 0
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longer side."""
+        return max(self.chosen.length, self.rejected.length)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that go through the model: both sides, a shared prompt once."""
+        return self.chosen.length + self.rejected.length - self.shared
+
+    @property
+    def unshared_tokens(self) -> int:
+        """Tokens that go through the model where prompts are not shared."""
+        return self.chosen.length + self.rejected.length
+
+    @property
+    def trained_tokens(self) -> int:
+        """Targets of both sides."""
+        return self.chosen.trained_tokens + self.rejected.trained_tokens
+
+    @property
+    def cut(self) -> int:
+        """Tokens that were cut off both sides."""
+        return self.chosen.cut + self.rejected.cut
+
+
+Item = Example | Pair
+
+
+def tokenize(row: Conversation | Comparison, tokenizer: TextTokenizer, max_length: int) -> Item | Problem:
+    """The row's first `max_length` tokens, of a pair each side's; a Problem where nothing of it could be trained."""
+    item = tokenize_whole(row, tokenizer)
+    return item if isinstance(item, Problem) else cut_to(item, max_length)
+
+
+def tokenize_whole(row: Conversation | Comparison, tokenizer: TextTokenizer) -> Item | Problem:
     """The row at its full length."""
+    if isinstance(row, Conversation):
+        return _tokenize_conversation(row, tokenizer)
+    chosen = _tokenize_conversation(row.chosen, tokenizer)
+    if isinstance(chosen, Problem):
+        return chosen
+    rejected = _tokenize_conversation(row.rejected, tokenizer)
+    return rejected if isinstance(rejected, Problem) else Pair(row.line, chosen, rejected)
+
+
+def _tokenize_conversation(conversation: Conversation, tokenizer: TextTokenizer) -> Example | Problem:
     rendered = render(conversation, tokenizer.template)
     if isinstance(rendered, Problem):
         return rendered
@@ -58,9 +133,28 @@ def tokenize_rendered(rendered: Rendered, line: int, tokenizer: TextTokenizer) -
     return Example(line, ids, trained, cut=0)
 
 
-def cut_to(example: Example, max_length: int) -> Example | Problem:
-    """The first `max_length` tokens; a Problem ('nothing_to_train') where none of them is a target."""
-    length, line = len(example.ids), example.line
+def cut_to(item: Item, max_length: int) -> Item | Problem:
+    """The first `max_length` tokens, of a pair each side's; a Problem ('nothing_to_train') where a side has no target
+    among them.
+    """
+    if isinstance(item, Example):
+        return _cut(item, max_length)
+    chosen = _cut(item.chosen, max_length, "chosen")
+    if isinstance(chosen, Problem):
+        return chosen
+    rejected = _cut(item.rejected, max_length, "rejected")
+    return rejected if isinstance(rejected, Problem) else Pair(item.line, chosen, rejected)
+
+
+def extent(line: int, side: str, length: int) -> str:
+    """The start of a sentence on a row, or on a pair's `side`, that is too long."""
+    if side:
+        return f"Line {line}'s {side} answer is, with its prompt, {length:,} tokens long"
+    return f"Line {line} is {length:,} tokens long"
+
+
+def _cut(example: Example, max_length: int, side: str = "") -> Example | Problem:
+    length, line = example.length, example.line
     if example.trained[:max_length].any():
         if length <= max_length:
             return example
@@ -71,14 +165,14 @@ def cut_to(example: Example, max_length: int) -> Example | Problem:
         return error(
             line,
             "nothing_to_train",
-            f"Line {line} has no token that could be trained: it is {length:,} tokens long.",
+            f"{extent(line, side, length)} and has no token that could be trained.",
             "Write a longer text, or take the row out.",
         )
     before = int(example.trained.argmax())
     return error(
         line,
         "nothing_to_train",
-        f"Line {line} is {length:,} tokens long and its prompt alone takes {before:,}, "
-        f"so nothing of its answer is left at {max_length:,} tokens.",
+        f"{extent(line, side, length)} and the prompt alone takes {before:,}, "
+        f"so nothing of the answer is left at {max_length:,} tokens.",
         f"Set the longest row (max_length) to {length:,} to hold all of it, or shorten the prompt.",
     )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from engine.data.check import Message
+from engine.data.conversation import Message
 from engine.data.render import Rendered, render_prompt
 from engine.data.specials import SpecialsEncoder
 from engine.data.stream import StreamDecoder

@@ -44,7 +44,7 @@ def describe(folder: ModelFolder, name: str) -> dict[str, Any]:
         "family": folder.family or folder.model_type,
         "supported": not reason,
         "reason": reason,
-        "layers": folder.config.get("num_hidden_layers"),
+        "layers": folder.text_config.get("num_hidden_layers"),
         "bytes": folder.bytes,
         "ready": True,
     }

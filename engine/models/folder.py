@@ -16,7 +16,20 @@ from typing import Any
 from engine.errors import EngineError
 
 # model_type in config.json -> the family's name for people. Each has its decoder stack in models/.
-FAMILIES = {"llama": "Llama", "mistral": "Mistral"}
+FAMILIES = {
+    "llama": "Llama",
+    "mistral": "Mistral",
+    "smollm3": "SmolLM3",
+    "qwen2": "Qwen2",
+    "qwen3": "Qwen3",
+    "phi3": "Phi-3",
+    "minicpm": "MiniCPM",
+    "gemma3_text": "Gemma 3",
+    "gemma3": "Gemma 3",
+    "gemma4_text": "Gemma 4",
+    "gemma4": "Gemma 4",
+    "gemma4_unified": "Gemma 4",
+}
 
 _CONFIG_LIMIT = 16 * 1024**2
 _HEADER_LIMIT = 256 * 1024**2
@@ -47,6 +60,21 @@ class ModelFolder:
         return str(self.config.get("model_type", ""))
 
     @property
+    def text_config(self) -> dict[str, Any]:
+        """The settings of the language model itself; models that see keep them in a part of their own."""
+        inner = self.config.get("text_config")
+        if not isinstance(inner, dict):
+            return self.config
+        return {**inner, "vocab_size": self.config.get("vocab_size", inner.get("vocab_size"))}
+
+    @property
+    def group_size(self) -> int:
+        """Weights that share a scale, where the model is quantized."""
+        quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
+        size = quantization.get("group_size", 64) if isinstance(quantization, dict) else 64
+        return size if isinstance(size, int) else 64
+
+    @property
     def family(self) -> str | None:
         """The family's name, or None where the engine has no decoder stack for it."""
         return FAMILIES.get(self.model_type)
@@ -67,7 +95,7 @@ class ModelFolder:
     def check_usable(self) -> None:
         """EngineError unless the engine can train this model."""
         if self.family is None:
-            known = ", ".join(FAMILIES.values())
+            known = ", ".join(dict.fromkeys(FAMILIES.values()))
             raise EngineError(
                 f"Models of the kind {self.model_type or 'that its config.json leaves out'} can't be trained yet.",
                 f"Choose a model of one of these families: {known}.",

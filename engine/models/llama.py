@@ -1,62 +1,49 @@
-"""The Llama family's decoder stack (Llama, Mistral, SmolLM2) over mlx-lm's modules."""
+"""Llama's decoder stack, and those that differ from it in a line or two: Mistral, SmolLM2, SmolLM3, Qwen2, Qwen3."""
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
-from engine.attention import attend
-from engine.backend import mx, nn
+from engine.backend import mx
+from engine.models.stack import Positions, Stack, merge_heads, rotate, split_heads
 
 
-class LlamaStack:
-    """The model as segmented backward walks it: embedding, layers one by one, final norm, head.
+class LlamaStack(Stack):
+    """Also SmolLM3, whose layers without RoPE have a module that does nothing, and Qwen2, whose biases are inside."""
 
-    Hidden states are [batch, length, hidden]. Rows are padded on the right, so the causal mask alone keeps
-    padding out of every real token's sight.
-    """
+    def sight(self, index: int) -> tuple[float, int | None]:
+        layer = self.layers[index]
+        sliding = getattr(layer, "use_sliding", False)
+        return layer.self_attn.scale, self.inner.sliding_window if sliding else None
 
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self._inner: Any = model["model"]
-
-    @property
-    def layers(self) -> list[nn.Module]:
-        return list(self._inner.layers)
-
-    def embed(self, ids: mx.array) -> mx.array:
-        """Token ids [batch, length] to the first layer's input."""
-        hidden: mx.array = self._inner.embed_tokens(ids)
-        return hidden
-
-    def run(self, index: int, hidden: mx.array) -> mx.array:
-        """Decoder layer `index`."""
-        layer: Any = self._inner.layers[index]
+    def project(self, index: int, hidden: mx.array, positions: Positions) -> tuple[mx.array, ...]:
+        layer = self.layers[index]
         attention = layer.self_attn
         normed = layer.input_layernorm(hidden)
-        queries = attention.rope(_heads(attention.q_proj(normed), attention.n_heads))
-        keys = attention.rope(_heads(attention.k_proj(normed), attention.n_kv_heads))
-        values = _heads(attention.v_proj(normed), attention.n_kv_heads)
-        window = self._inner.sliding_window if layer.use_sliding else None
-        mixed = attend(queries, keys, values, attention.scale, window)
-        batch, _, length, _ = mixed.shape
-        hidden = hidden + attention.o_proj(mixed.transpose(0, 2, 1, 3).reshape(batch, length, -1))
+        heads, kv_heads = self.heads(index)
+        queries = split_heads(attention.q_proj(normed), heads)
+        keys, values = (split_heads(project(normed), kv_heads) for project in (attention.k_proj, attention.v_proj))
+        queries, keys = self.normed_heads(attention, queries, keys)
+        return rotate(attention.rope, queries, positions), rotate(attention.rope, keys, positions), values
+
+    def heads(self, index: int) -> tuple[int, int]:
+        """Query heads, and key and value heads, of layer `index`."""
+        attention = self.layers[index].self_attn
+        return attention.n_heads, attention.n_kv_heads
+
+    def normed_heads(self, attention: Any, queries: mx.array, keys: mx.array) -> tuple[mx.array, mx.array]:
+        """Queries and keys as RoPE takes them."""
+        return queries, keys
+
+    def finish(self, index: int, hidden: mx.array, mixed: mx.array, extra: mx.array | None) -> mx.array:
+        layer = self.layers[index]
+        hidden = hidden + layer.self_attn.o_proj(merge_heads(mixed))
         out: mx.array = hidden + layer.mlp(layer.post_attention_layernorm(hidden))
         return out
 
-    def norm(self, hidden: mx.array) -> mx.array:
-        """The final norm, before the head."""
-        normed: mx.array = self._inner.norm(hidden)
-        return normed
 
-    @cached_property
-    def head(self) -> nn.Module:
-        """The module whose weight turns hidden states into logits; the embedding where they are tied."""
-        head: nn.Module = self.model.get("lm_head", self._inner.embed_tokens)
-        return head
+class Qwen3Stack(LlamaStack):
+    """Queries and keys are normed head by head."""
 
-
-def _heads(projected: mx.array, heads: int) -> mx.array:
-    """[batch, length, heads * dim] as [batch, heads, length, dim]."""
-    batch, length, _ = projected.shape
-    return projected.reshape(batch, length, heads, -1).transpose(0, 2, 1, 3)
+    def normed_heads(self, attention: Any, queries: mx.array, keys: mx.array) -> tuple[mx.array, mx.array]:
+        return attention.q_norm(queries), attention.k_norm(keys)

@@ -5,16 +5,34 @@ from __future__ import annotations
 from engine.backend import compute_dtype, mx, nn
 from engine.errors import EngineError
 from engine.models.folder import ModelFolder
-from engine.models.llama import LlamaStack
+from engine.models.gemma3 import Gemma3Stack, Gemma3VisionStack
+from engine.models.gemma4 import Gemma4Stack, Gemma4VisionStack
+from engine.models.llama import LlamaStack, Qwen3Stack
+from engine.models.minicpm import MiniCPMStack
+from engine.models.phi import Phi3Stack
+from engine.models.stack import Stack
 
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.utils import load_model as load_mlx_model
 
 # model_type -> its decoder stack; the names for people are in folder.FAMILIES.
-_STACKS = {"llama": LlamaStack, "mistral": LlamaStack}
+_STACKS: dict[str, type[Stack]] = {
+    "llama": LlamaStack,
+    "mistral": LlamaStack,
+    "smollm3": LlamaStack,
+    "qwen2": LlamaStack,
+    "qwen3": Qwen3Stack,
+    "phi3": Phi3Stack,
+    "minicpm": MiniCPMStack,
+    "gemma3_text": Gemma3Stack,
+    "gemma3": Gemma3VisionStack,
+    "gemma4_text": Gemma4Stack,
+    "gemma4": Gemma4VisionStack,
+    "gemma4_unified": Gemma4VisionStack,
+}
 
 
-def load_stack(folder: ModelFolder) -> LlamaStack:
+def load_stack(folder: ModelFolder) -> Stack:
     """The model's decoder stack, frozen, its weights evaluated. EngineError where files and config disagree."""
     folder.check_usable()
     try:

@@ -1,5 +1,6 @@
 """Every test has a home of its own, real windows and real children; what it leaves running fails it."""
 
+import json
 import logging
 import sys
 import threading
@@ -96,6 +97,26 @@ def data(tmp_path):
         path = tmp_path / name
         lines = places.SAMPLE_DATA.read_text(encoding="utf-8").splitlines()
         path.write_text("\n".join(lines[:rows]) + "\n", encoding="utf-8")
+        return path
+
+    return make
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Makes a file of preference pairs; its name tells the stand-in how to behave."""
+
+    def make(name: str = "preferences.jsonl", rows: int = 12) -> Path:
+        path = tmp_path / name
+        lines = (
+            {
+                "prompt": f"Which number follows {number}?",
+                "chosen": f"The number {number + 1} follows {number}.",
+                "rejected": f"The number {number - 1} follows {number}, as everybody knows.",
+            }
+            for number in range(rows)
+        )
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         return path
 
     return make

@@ -1,7 +1,8 @@
 """A child program that speaks like `python -m engine`, in milliseconds and without MLX.
 
 The name of the data file says how it behaves: "killed" dies while training, "errors" has bad lines, "slow"
-trains until it is told to stop, "long" has one long row, "broken" prints a traceback instead of an answer.
+trains until it is told to stop, "long" has long prompts, "own" repeats a pair's prompt before each answer,
+"broken" prints a traceback instead of an answer. Whether the rows are answers or pairs it sees for itself.
 """
 
 import json
@@ -10,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 
 SAMPLE = {
@@ -61,8 +63,17 @@ def check(arguments):
         return fail(f"There is no file {data}.", "Choose another one.")
     if "broken" in data.name:
         raise RuntimeError("a mistake of the engine's")
-    rows = len(rows_of(data))
-    problems = []
+    found = rows_of(data)
+    rows, pairs = len(found), sum("chosen" in row for row in found)
+    wants_pairs = option(arguments, "--objective", "sft") != "sft"
+    problems = [
+        {
+            "line": line, "severity": "error", "code": "not_a_pair" if wants_pairs else "pair_row",
+            "message": f"Line {line} is of the wrong kind.", "fix": "Choose another objective.",
+        }
+        for line, row in enumerate(found, start=1)
+        if ("chosen" in row) != wants_pairs
+    ]  # fmt: skip
     if "errors" in data.name:
         problems.append({
             "line": 2, "severity": "error", "code": "missing_completion",
@@ -71,7 +82,8 @@ def check(arguments):
         })  # fmt: skip
     valid = max(1, rows // 10)
     say(
-        rows=rows, usable=rows - len(problems), format="prompt/completion", problems=problems,
+        rows=rows, usable=rows - len(problems), problems=problems,
+        format="preference" if pairs == rows else "mixed" if pairs else "prompt/completion",
         tokens={"median": 60, "p95": 70, "max": 90, "total": 60 * rows}, trained_tokens=25 * rows,
         truncated_rows=0, rows_without_targets=0, split={"train": rows - valid, "valid": valid},
         split_text=f"{valid} rows are set aside to measure with and never trained.",
@@ -80,26 +92,31 @@ def check(arguments):
     return 2 if problems else 0
 
 
-def token(text, trained=False, cut=False):
-    return {
-        "id": 1,
-        "text": text,
-        "trained": trained,
-        "part": "response" if trained else "prompt",
-        "cut": cut,
-    }
+def token(text, part="prompt", trained=None, cut=False):
+    trained = part != "prompt" if trained is None else trained
+    special = text.startswith("<|")
+    # The same text is the same token, as with a tokenizer.
+    number = zlib.crc32(text.encode())
+    return {"id": number, "text": text, "trained": trained, "part": part, "cut": cut, "special": special}
+
+
+def turn(text, part):
+    return [token(word + " ", part) for word in text.split()] + [token("<|im_end|>", part)]
 
 
 def preview(arguments):
     rows, first = rows_of(arguments[0]), int(option(arguments, "--row", "1"))
+    repeat = 1000 if "long" in Path(arguments[0]).name else 1
     found = []
     for number, row in list(enumerate(rows, start=1))[first - 1 : first - 1 + int(option(arguments, "--count", "1"))]:
-        repeat = 1000 if "long" in Path(arguments[0]).name else 1
-        tokens = [token("<|im_start|>"), token("user\n")]
-        tokens += [token(word + " ") for word in row["prompt"].split()] * repeat
+        tokens = [token("<|im_start|>"), token("user\n"), *turn(row["prompt"], "prompt")[:-1] * repeat]
         tokens += [token("<|im_end|>"), token("\n"), token("<|im_start|>"), token("assistant\n")]
-        tokens += [token(word + " ", trained=True) for word in row["completion"].split()] + [token("<|im_end|>", True)]
-        tokens += [token("cut off", cut=True)] if number == 2 else []
+        if "chosen" in row:
+            own = tokens if "own" in Path(arguments[0]).name else []
+            tokens = tokens + turn(row["chosen"], "chosen") + own + turn(row["rejected"], "rejected")
+        else:
+            tokens += turn(row["completion"], "response")
+        tokens += [token("cut off", trained=False, cut=True)] * (number == 2 and "chosen" not in row)
         found.append({"text": "", "tokens": tokens, "line": number, "row": number, "rows": len(rows), "problem": None})
     say(rows_total=len(rows), rows=found)
     return 0
@@ -120,10 +137,15 @@ def train(arguments):
         resting_bytes=gigabyte // 2, predicted_peak_bytes=gigabyte, train_rows=90, valid_rows=10,
         split="10 rows are set aside.", trainable_parameters=1_000_000,
     )  # fmt: skip
-    step, loss = 0, 3.0
+    step, loss, preference = 0, 3.0, None
     while step < steps and not stopped:
         step += 1
         loss = 0.3 + 2.7 * 0.93**step + 0.12 * ((step * 7919) % 13 / 13 - 0.5)
+        if config["objective"] != "sft":
+            preference = {
+                "accuracy": min(1.0, 0.5 + 0.01 * step), "margin": 0.05 * step - 0.2,
+                "chosen_logp": -1.0 + 0.005 * step, "rejected_logp": -1.1 - 0.01 * step,
+            }  # fmt: skip
         if "killed" in name and step == 3:
             os.kill(os.getpid(), signal.SIGKILL)
         peaks = [int(gigabyte * (0.6 + 0.02 * k)) for k in range(6)]
@@ -136,10 +158,10 @@ def train(arguments):
             event="step", step=step, steps=steps, loss=loss, learning_rate=2e-4 * (1 - step / steps / 2),
             grad_norm=0.71, tokens=240, trained_tokens=100, tokens_per_second=420.0, seconds=0.05,
             peak_bytes=int(gigabyte * 1.3), active_bytes=gigabyte, cache_bytes=0, process_bytes=2 * gigabyte,
-            phases=phases,
+            phases=phases, preference=preference,
         )  # fmt: skip
         if step % 5 == 0:
-            say(event="evaluated", step=step, loss=loss + 0.1, rows=10, trained_tokens=250)
+            say(event="evaluated", step=step, loss=loss + 0.1, rows=10, trained_tokens=250, preference=preference)
         if "slow" in name:
             time.sleep(0.02)
     say(event="saved", step=step, path=str(run / "adapter"))

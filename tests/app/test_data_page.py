@@ -1,13 +1,16 @@
 """The Data page: rows as the model sees them, problems with their cures, and checks that fail."""
 
+import pytest
+
 from app.answers import Token
-from app.pages.rowview import is_special
+from app.pages.pairview import PairView, differences, sides
+from app.pages.tokentext import TokenText
 from app.states import State
 
 
-def formats(view):
-    """Each run of text of a row with its format."""
-    found, block = [], view.text.document().begin()
+def formats(text):
+    """Each run of text with its format."""
+    found, block = [], text.document().begin()
     while block.isValid():
         iterator = block.begin()
         while not iterator.atEnd():
@@ -21,7 +24,7 @@ def formats(view):
 def test_rows_show_what_is_learned_and_what_is_cut(window, data, qtbot):
     with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
         window.open_data(data("letters.jsonl"))
-    second = formats(window.data_page.views[1])
+    second = formats(window.data_page.views[1].texts[0])
     plain = next(form for text, form in second if text.startswith("For Friday"))
     learned = next(form for text, form in second if text.startswith('{"name"'))
     cut = next(form for text, form in second if text == "cut off")
@@ -46,16 +49,30 @@ def test_pages_turn(window, data, qtbot):
     assert page.side.text() == "9 to 16 of 20 rows"
 
 
+def test_rows_of_one_file_never_stand_under_another(window, data, qtbot):
+    page = window.data_page
+    with qtbot.waitSignal(page.shown, timeout=10_000):
+        window.open_data(data("letters.jsonl"))
+    with qtbot.waitSignal(page.shown, timeout=10_000):
+        page.next.click()
+    window.open_data(data("others.jsonl"))
+    assert page.views == []
+    with qtbot.waitSignal(page.shown, timeout=10_000):
+        pass
+    assert page.side.text() == "1 to 8 of 20 rows"
+
+
 def test_a_long_row_opens_in_slices(window, data, qtbot):
     with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
         window.open_data(data("long.jsonl", rows=1))
     (view,) = window.data_page.views
-    folded = view.text.height()
+    (text,) = view.texts
+    folded = text.height()
     assert not view.more.isHidden()
     view.more.click()
-    qtbot.waitUntil(lambda: view.text.height() > 3 * folded)
+    qtbot.waitUntil(lambda: text.height() > 3 * folded)
     qtbot.waitUntil(lambda: view.complete)
-    assert '"time": "18:15"' in view.text.toPlainText()
+    assert '"time": "18:15"' in text.toPlainText()
 
 
 def test_problems_come_with_line_and_cure_and_keep_start_off(window, data, qtbot):
@@ -88,8 +105,85 @@ def test_another_length_checks_again(window, data, ready, qtbot):
     ready(window)
 
 
-def test_special_tokens_are_told_from_text():
-    assert is_special(Token(text="<|im_start|>"))
-    assert is_special(Token(text="</s>"))
-    assert not is_special(Token(text="<p>"))
-    assert not is_special(Token(text="a < b"))
+def test_a_pair_shows_its_prompt_once_and_marks_where_the_answers_differ(window, pairs, qtbot):
+    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+        window.open_data(pairs())
+    pair = window.data_page.views[2].pair
+    prompt, better, worse = (text.toPlainText() for text in pair.texts)
+    assert "Which number follows 2?" in prompt
+    assert "Which" not in better + worse
+    assert [[text for text, form in formats(side) if form.fontUnderline()] for side in (pair.better, pair.worse)] == [
+        ["3", "2."],
+        ["1", "2, as everybody knows."],
+    ]
+    trained = formats(pair.better)[0][1].background()
+    assert formats(pair.worse)[0][1].background() == trained
+    assert formats(pair.prompt)[0][1].background() != trained
+
+
+def test_answers_stand_side_by_side_or_one_above_the_other(qtbot):
+    view = PairView([Token(1, "a", part=part) for part in ("prompt", "chosen", "rejected")], "Row 1")
+    qtbot.addWidget(view)
+    view.show()
+    for width, stacked in ((900, False), (500, True), (900, False)):
+        view.resize(width, 300)
+        qtbot.waitUntil(lambda stacked=stacked: (view.worse.y() > view.better.y()) == stacked)
+        assert (view.worse.x() == view.better.x()) == stacked
+
+
+def test_prompts_that_are_not_the_same_tokens_stand_before_their_own_answers(window, pairs, qtbot):
+    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+        window.open_data(pairs("own.jsonl"))
+    pair = window.data_page.views[0].pair
+    assert pair.prompt.isHidden()
+    assert all("Which number" in side.toPlainText() for side in (pair.better, pair.worse))
+
+
+def tokens(text, part):
+    return [Token(id=ord(letter), text=letter, part=part) for letter in text]
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "marks"),
+    [
+        ("abcd", "abcd", (set(), set())),
+        ("abcd", "abxd", ({2}, {2})),
+        ("abcd", "abcdef", (set(), {4, 5})),
+        ("abcdefgh", "stuvwxyz", None),
+        ("", "", (set(), set())),
+    ],
+)
+def test_differences_are_told_by_token_unless_all_is_different(better, worse, marks):
+    assert differences(tokens(better, "chosen"), tokens(worse, "rejected")) == marks
+
+
+def test_sides_of_a_pair_are_all_of_its_tokens():
+    prompt, better, worse = (tokens("ab", part) for part in ("prompt", "chosen", "rejected"))
+    assert sides(prompt + better + worse) == (prompt, better, worse)
+    assert sides(prompt + better + prompt + worse) == ([], prompt + better, prompt + worse)
+
+
+def test_equal_answers_and_quite_different_ones_say_so(qtbot):
+    for worse, said in (("abc", "both are the same"), ("xyz", "differ throughout"), ("abx", "")):
+        view = PairView(tokens("p", "prompt") + tokens("abc", "chosen") + tokens(worse, "rejected"), "Row 1")
+        qtbot.addWidget(view)
+        assert view.worse.accessibleDescription() == ", ".join(filter(None, ("3 tokens", said)))
+
+
+def test_what_is_copied_is_the_text_alone(qtbot):
+    text = TokenText([Token(text="<|im_start|>", special=True), Token(text="user\n"), Token(text="Hi")], "Row 1")
+    qtbot.addWidget(text)
+    text.selectAll()
+    assert text.createMimeDataFromSelection().text() == "<|im_start|>user\nHi"
+    assert text.toPlainText() != "<|im_start|>user\nHi"  # it is dressed on the page
+
+
+def test_a_folded_text_ends_in_dots_until_it_is_opened(qtbot):
+    text = TokenText([Token(text=f"{index} ") for index in range(1000)], "Row 1")
+    qtbot.addWidget(text)
+    qtbot.waitUntil(lambda: text.complete)
+    assert text.toPlainText().endswith("799  …")
+    text.unfold()
+    qtbot.waitUntil(lambda: text.complete)
+    assert text.toPlainText().endswith("999 ")
+    assert "…" not in text.toPlainText()

@@ -3,7 +3,8 @@
 import time
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication, QLabel
 
 from app.states import State
 from engine.config import GB, SETTINGS
@@ -62,6 +63,51 @@ def test_choices_and_names(window, sidebar, qtbot):
     boxes = sidebar.model.form.fields["targets"].editor.boxes
     boxes["q_proj"].click()
     assert "q_proj" not in window.session.config.targets
+
+
+def test_a_switch_is_a_box_with_its_label(window, sidebar):
+    field = sidebar.memory.form.fields["pack"]
+    assert field.editor.box.text() == SETTINGS["pack"].label
+    assert field.editor.box.isChecked()
+    field.editor.box.click()
+    assert window.session.config.pack is False
+    window.session.change(pack=True)
+    assert field.editor.box.isChecked()
+
+
+@pytest.fixture
+def unfolded(sidebar):
+    for panel in sidebar.panels:
+        panel.form.advanced.head.click()
+    return sidebar
+
+
+@pytest.mark.parametrize("objective", SETTINGS["objective"].choices)
+def test_nothing_in_the_sidebar_is_wider_than_it(window, unfolded, objective):
+    window.session.change(objective=objective)
+    content = unfolded.scroll_area.widget()
+    assert content.minimumSizeHint().width() <= unfolded.scroll_area.viewport().width()
+    assert unfolded.width() == unfolded.minimumWidth()
+
+
+def test_help_of_every_setting_is_in_sight_while_advanced_is_open(unfolded):
+    for panel in unfolded.panels:
+        for field in panel.form.fields.values():
+            QApplication.sendEvent(field, QEvent(QEvent.Type.Enter))
+            title, text = unfolded.help.findChildren(QLabel)
+            assert (title.text(), text.text()) == (field.setting.label, field.setting.help)
+            needed = title.sizeHint().height() + text.heightForWidth(text.width())
+            assert needed <= unfolded.help.contentsRect().height() - 16, field.setting.name
+    for panel in unfolded.panels:
+        assert unfolded.help.isVisible()
+        panel.form.advanced.head.click()
+    assert unfolded.help.isHidden()
+
+
+def test_more_layers_than_there_are_is_the_whole_model(window, sidebar):
+    window.session.change(segment_size=10_000)
+    assert sidebar.memory.state.state is State.FITS
+    assert window.session.outlook.plan(window.session.config).segment_size == 0
 
 
 def test_a_budget_too_small_does_not_fit_and_keeps_start_off(window, sidebar):

@@ -42,3 +42,24 @@ def test_check_preview_train_and_talk(window, qtbot):
         exchange = window.talk_page.ask("A table for two")
         qtbot.waitUntil(lambda: exchange.complete[False], timeout=60_000)
     assert exchange.complete[True]
+
+
+def test_pairs_choose_their_objective_and_train(window, pairs, qtbot):
+    window.open_data(pairs(rows=60))
+    qtbot.waitUntil(lambda: window.session.blocker() is None, timeout=60_000)
+    assert window.session.config.objective == "orpo"
+    qtbot.waitUntil(lambda: bool(window.data_page.views), timeout=60_000)
+    pair = window.data_page.views[1].pair
+    assert "Which number follows 1?" in pair.prompt.toPlainText()
+    assert pair.better.toPlainText().startswith("The number 2 follows 1.")
+    assert pair.worse.toPlainText().startswith("The number 0 follows 1, as everybody knows.")
+    training = window.session.training
+    with qtbot.waitSignal(training.ended, timeout=120_000):
+        window.bar.start.click()
+    assert [notice.message for notice in window.training_page.notices.shown if notice.is_failure] == []
+    history = training.history
+    for told, count in ((history.__getitem__, 3), (history.measured, len(history.measured("step")))):
+        assert count > 0
+        assert len(told("margin")) == count
+        assert ((told("accuracy") >= 0) & (told("accuracy") <= 1)).all()
+        assert (told("chosen_logp") < 0).all()

@@ -22,6 +22,17 @@ def trained(window, data, ready, qtbot):
     return window
 
 
+@pytest.fixture
+def preferred(window, pairs, ready, qtbot):
+    """A window after a short run over pairs."""
+    window.open_data(pairs())
+    qtbot.waitUntil(lambda: window.session.config.objective == "orpo", timeout=10_000)
+    ready(window)
+    with qtbot.waitSignal(window.session.training.ended, timeout=10_000):
+        window.bar.start.click()
+    return window
+
+
 def start(window, path, ready):
     window.open_data(path)
     window.session.change(steps=100_000 if path.stem == "slow" else 40)
@@ -107,13 +118,13 @@ def test_closing_while_training_asks_once(window, data, ready, qtbot, answer, ac
 
 
 def test_plots_say_what_they_will_show(window):
-    for chart in (window.training_page.loss, window.training_page.segments):
+    for chart in (*window.training_page.curves.charts, window.training_page.segments):
         assert chart.stack.currentWidget() is chart.promise
         assert len(chart.promise.text()) > 40
 
 
 def test_loss_chart_has_value_table_and_hover(trained):
-    chart = trained.training_page.loss
+    chart = trained.training_page.curves.loss
     assert chart.value.text() == f"{trained.session.training.history['loss'][-1]:.3f}"
     chart.table_button.click()
     assert chart.table.rowCount() == 40
@@ -142,7 +153,7 @@ def test_segments_stand_in_step_order_and_name_the_worst(trained):
 
 
 def test_charts_export(trained, tmp_path):
-    chart = trained.training_page.loss
+    chart = trained.training_page.curves.loss
     chart.save_csv(tmp_path / "loss.csv")
     with (tmp_path / "loss.csv").open(newline="") as file:
         rows = list(csv.reader(file))
@@ -155,7 +166,7 @@ def test_charts_export(trained, tmp_path):
 
 
 def test_the_right_mouse_button_offers_the_export(trained):
-    chart = trained.training_page.loss
+    chart = trained.training_page.curves.loss
     viewport = chart.plot.viewport()
     reason, at = QContextMenuEvent.Reason.Mouse, QPoint(200, 60)
     QApplication.sendEvent(viewport, QContextMenuEvent(reason, at, viewport.mapToGlobal(at)))
@@ -165,7 +176,7 @@ def test_the_right_mouse_button_offers_the_export(trained):
 
 
 def test_moving_a_plot_by_hand_stops_following_until_asked(trained):
-    chart = trained.training_page.loss
+    chart = trained.training_page.curves.loss
     box = chart.plot.getViewBox()
     assert not chart.follow.isVisible()
     box.setXRange(5, 10, padding=0)
@@ -182,3 +193,79 @@ def test_time_left_follows_the_pace(trained):
     history = trained.session.training.history
     assert history.seconds_left == 0
     assert history.seconds_a_step == pytest.approx(0.05)
+
+
+def test_answers_have_no_preference_to_show(trained):
+    curves = trained.training_page.curves
+    assert curves.tabs.isHidden()
+    assert curves.currentWidget() is curves.loss
+    assert "prefers" not in trained.training_page.notices.shown[0].hint
+
+
+def test_pairs_show_accuracy_and_margin(preferred):
+    page = preferred.training_page
+    assert "prefers the better answer in 90 % of the validation pairs" in page.notices.shown[0].hint
+    assert page.curves.tabs.isVisible()
+    page.curves.tabs.tab(1).click()
+    accuracy, margin = page.curves.accuracy, page.curves.margin
+    assert (accuracy.value.text(), margin.value.text()) == ("90 %", "1.800")
+    assert accuracy.value.accessibleName() == "Accuracy 90 % at step 40"
+    names, rows = accuracy.contents()
+    assert names == ["step", "train, %", "smoothed, %", "validation, %"]
+    assert [row[0] for row in rows] == list(range(1, 41))
+    assert rows[4][1] == pytest.approx(55)
+    assert [row[3] for row in rows if row[3] != ""] == pytest.approx([50 + step for step in range(5, 41, 5)])
+    assert accuracy.plot.viewRange()[1][0] <= 0 <= 100 <= accuracy.plot.viewRange()[1][1]
+    assert margin.contents()[0][1] == "train, log odds"
+    assert margin.describe(2.1) == (
+        2, "step 2\ntrain \N{MINUS SIGN}0.100\nsmoothed \N{MINUS SIGN}0.124\nvalidation 0.050 at step 5",
+    )  # fmt: skip
+    low, high = margin.plot.viewRange()[1]
+    assert low < 0 < high  # no preference is in sight
+    assert accuracy.width() == pytest.approx(margin.width(), abs=1)
+
+
+def test_pairs_show_both_answers(preferred):
+    curves = preferred.training_page.curves
+    curves.tabs.tab(2).click()
+    names, rows = curves.answers.contents()
+    unit = "log-probability"
+    assert names[1] == f"better answer, {unit}"
+    assert names[4] == f"worse answer, {unit}"
+    assert rows[9][1] == pytest.approx(-0.95)
+    assert rows[9][4:] == pytest.approx((-1.2, rows[9][5], -1.2))
+    words = [word for word, _, _ in curves.answers.entries()]
+    assert words == ["better answer \N{MINUS SIGN}0.800", "worse answer \N{MINUS SIGN}1.500", "validation"]
+
+
+def test_the_margin_has_the_objectives_own_unit(preferred, ready, qtbot):
+    preferred.session.change(objective="dpo")
+    margin = preferred.training_page.curves.margin
+    assert margin.contents()[0][1] == "train, log odds"  # of the last run still
+    ready(preferred)
+    with qtbot.waitSignal(preferred.session.training.ended, timeout=10_000):
+        preferred.bar.start.click()
+    assert margin.contents()[0][1] == "train, reward difference"
+
+
+def test_a_run_over_answers_puts_the_preference_away(preferred, data, ready, qtbot):
+    curves = preferred.training_page.curves
+    curves.tabs.tab(1).click()
+    preferred.open_data(data("letters.jsonl"))
+    qtbot.waitUntil(lambda: preferred.session.config.objective == "sft", timeout=10_000)
+    assert not curves.tabs.isHidden()  # the run that stands there is still the last one
+    ready(preferred)
+    with qtbot.waitSignal(preferred.session.training.ended, timeout=10_000):
+        preferred.bar.start.click()
+    assert curves.tabs.isHidden()
+    assert curves.currentWidget() is curves.loss
+    assert len(curves.loss.contents()[1]) == 40
+
+
+def test_tabs_are_there_before_a_run_over_pairs(window, pairs, qtbot):
+    assert window.training_page.curves.tabs.isHidden()
+    window.open_data(pairs())
+    qtbot.waitUntil(lambda: window.session.config.objective == "orpo", timeout=10_000)
+    window.show_page(1)
+    assert window.training_page.curves.tabs.isVisible()
+    assert "pairs" in window.training_page.curves.loss.promise.text()

@@ -57,6 +57,52 @@ def test_preview_marks_what_is_trained(run, model, tmp_path):
     assert "[[4.<|im_end|>]]" in run("preview", data, "--model", model, "--row", 3)
 
 
+@pytest.mark.parametrize("case", ["pair_shared_start", "pair_messages", "pair_one_token", "pair_identical"])
+def test_check_takes_pairs_for_the_objectives_that_need_them(run, model, case):
+    data = CASES / f"{case}.jsonl"
+    report = json.loads(run("check", data, "--model", model, "--objective", "orpo", "--json"))
+    assert (report["rows"], report["usable"], report["format"]) == (1, 1, "preference")
+    assert [problem["code"] for problem in report["problems"]] == ["identical_pair"] * (case == "pair_identical")
+    refused = json.loads(run("check", data, "--model", model, "--json", status=2))
+    assert (refused["usable"], refused["format"]) == (0, "preference")
+    assert refused["problems"][0]["code"] == "pair_row"
+
+
+def test_check_reads_the_validation_file_too(run, model, tmp_path):
+    data, own = write_rows(tmp_path / "a.jsonl", 6), write_rows(tmp_path / "own.jsonl", 3)
+    report = json.loads(run("check", data, "--model", model, "--valid", own, "--json"))
+    assert (report["problems"], report["split"]) == ([], {"train": 6, "valid": 3})
+    own.write_text(own.read_text() + '{"prompt": "a"}\n')
+    report = json.loads(run("check", data, "--model", model, "--valid", own, "--json", status=2))
+    assert (report["rows"], report["usable"]) == (6, 6)
+    (problem,) = report["problems"]
+    assert (problem["line"], problem["severity"]) == (4, "error")
+    assert problem["message"].startswith("own.jsonl: Line 4 ")
+    assert "own.jsonl: Line 4 " in run("check", data, "--model", model, "--valid", own, status=2)
+    pairs = CASES / "pair_messages.jsonl"
+    report = json.loads(run("check", pairs, "--model", model, "--objective", "dpo", "--valid", own, "--json", status=2))
+    assert {problem["code"] for problem in report["problems"]} == {"not_a_pair"}
+
+
+def test_preview_shows_both_answers_of_a_pair(run, model):
+    arguments = ("preview", CASES / "pair_messages.jsonl", "--model", model, "--objective", "orpo")
+    shown = json.loads(run(*arguments, "--json"))
+    prompt = [token for token in shown["tokens"] if token["part"] == "prompt"]
+    assert [token["trained"] for token in prompt] == [False] + [True] * (len(prompt) - 1)
+    assert all(token["special"] == (token["text"] in ("<|im_start|>", "<|im_end|>")) for token in shown["tokens"])
+    shown = json.loads(run(*arguments, "--sft-scope", "response", "--json"))
+    assert not any(token["trained"] for token in shown["tokens"] if token["part"] == "prompt")
+    for part, answer in (("chosen", "Hello, good to see you."), ("rejected", "What do you want?")):
+        said = [token["text"] for token in shown["tokens"] if token["trained"] and token["part"] == part]
+        assert "".join(said) == f"{answer}<|im_end|>"
+    text = run(*arguments, "--sft-scope", "response")
+    assert "assistant\n\nchosen:\n[[Hello, good to see you.<|im_end|>]]\n" in text
+    assert "\nrejected:\n[[What do you want?<|im_end|>]]\n" in text
+    full = run(*arguments)
+    assert "<|im_start|>[[user\nGreet me." in full
+    assert "assistant\n]]\nchosen:\n[[Hello, good to see you.<|im_end|>]]\n" in full
+
+
 def test_score_then_train_then_score_again(run, model, tmp_path):
     data, config = write_rows(tmp_path / "a.jsonl", 12), tmp_path / "config.toml"
     config.write_text(f'model = "{model}"\ndata = "{data}"\nsteps = 12\nlearning_rate = 0.02\n')
@@ -85,7 +131,7 @@ def test_estimate_lists_plans_and_suggests_one(run, model, tmp_path):
     assert report["budget_bytes"] == 2 * 1024**3
     assert [plan["segment_size"] for plan in report["plans"]] == [1, 2, 0]
     assert all(plan["peak_bytes"] == sum(plan["parts"].values()) for plan in report["plans"])
-    assert report["suggested"]["segment_size"] == 0
+    assert report["suggested"]["segment_size"] in (1, 2, 0)
     assert "predicted" in report["suggested"]["reason"]
 
 

@@ -21,8 +21,10 @@ def test_every_setting_explains_itself():
     "values",
     [
         {"rank": "x"}, {"rank": None}, {"rank": 2.5}, {"rank": 0}, {"rank": True}, {"segment_size": -1},
-        {"segment_size": "automatic"}, {"objective": "orpo"}, {"targets": []}, {"targets": "q_proj, nonsense"},
+        {"segment_size": "automatic"}, {"objective": "rlhf"}, {"targets": []}, {"targets": "q_proj, nonsense"},
         {"data": 3}, {"learning_rate": "nan"}, {"learning_rate": 1e400}, {"rnk": 3}, {"": 1},
+        {"rslora": 1}, {"rslora": "maybe"}, {"lora_plus": 0.5}, {"lora_plus": 65}, {"last_layers": -1},
+        {"adapter_kind": "qlora"}, {"adapter": None},
     ],
 )  # fmt: skip
 def test_wrong_values_are_refused_with_a_cure(values):
@@ -30,6 +32,18 @@ def test_wrong_values_are_refused_with_a_cure(values):
         TrainConfig.from_mapping(values)
     assert refusal.value.message
     assert refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("On", True), (" yes ", True), ("no", False), ("FALSE", False)]
+)
+def test_switches_are_read_from_words(text, value):
+    assert TrainConfig.from_mapping({"rslora": text}).rslora is value
+
+
+def test_the_default_targets_are_the_linear_layers_of_attention_and_mlp():
+    others = set(SETTINGS["targets"].choices) - set(TrainConfig().targets)
+    assert others == {"per_layer_input_gate", "per_layer_projection"}
 
 
 def test_the_nearest_name_is_offered():

@@ -6,8 +6,20 @@ import numpy as np
 import pytest
 from tokenizer_folders import CASES, chatml, llama2, llama3
 
-from engine.data import Example, load_dataset, load_tokenizer, preview, preview_rows, report, split
-from engine.data.dataset import MAX_LENGTHS
+from engine.config import TrainConfig
+from engine.data import (
+    Example,
+    Rows,
+    load_dataset,
+    load_rows,
+    load_tokenizer,
+    preview,
+    preview_rows,
+    report,
+    split,
+    usable_rows,
+)
+from engine.data.report import MAX_LENGTHS
 from engine.errors import EngineError
 
 
@@ -31,6 +43,10 @@ def adds_up(dataset):
     assert not named & usable
     assert len(usable) == len(dataset.examples) == len(dataset.prompts)
     return len(usable) + len(named) == dataset.rows
+
+
+def report_of(dataset):
+    return report(Rows(*split(dataset.examples, dataset.prompts, 0), dataset))
 
 
 def codes(dataset):
@@ -57,6 +73,8 @@ def codes(dataset):
         ("duplicates", [1, 2, 3, 4], [(1, "warning", "duplicates")]),
         ("pair_shared_start", [], [(1, "error", "pair_row")]),
         ("pair_messages", [], [(1, "error", "pair_row")]),
+        ("pair_identical", [], [(1, "error", "pair_row")]),
+        ("pair_one_token", [], [(1, "error", "pair_row")]),
     ],
 )
 def test_cases(tokenizer, name, usable, problems):
@@ -117,6 +135,10 @@ def test_a_model_without_template_is_named_where_it_matters(tmp_path):
     assert codes(case("one_row", base)) == [(0, "warning", "default_template")]
     assert codes(case("multi_turn", base)) == [(0, "warning", "default_template")]
     assert codes(load_dataset(write(tmp_path / "a.jsonl", [{"text": "a b"}]), base, 99)) == []
+    rows = [{"prompt": "a", "completion": "b"}, {"text": "a b"}]
+    assert codes(load_dataset(write(tmp_path / "a.jsonl", rows), base, 99)) == [(0, "warning", "default_template")]
+    pairs = load_dataset(CASES / "pair_messages.jsonl", base, 99, "dpo")
+    assert codes(pairs) == [(0, "warning", "default_template")]
 
 
 def test_the_format_is_named(tokenizer, tmp_path):
@@ -130,7 +152,7 @@ def test_the_format_is_named(tokenizer, tmp_path):
 def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path):
     path = write(tmp_path / "a.jsonl", [{"text": f"row {n}"} for n in range(20)])
     told = []
-    load_dataset(path, tokenizer, 99, lambda done, total: told.append((done, total)))
+    load_dataset(path, tokenizer, 99, progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told)
     assert len(told) == 20
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
@@ -190,14 +212,14 @@ def test_any_corruption_is_a_problem_of_its_line(tmp_path):
             assert example.trained.any()
             assert not example.trained[0]
             assert len(example.ids) == len(example.trained) <= 64
-        json.dumps(report(dataset, 0, 0)).encode()
+        json.dumps(report_of(dataset)).encode()
         for shown in preview_rows(path, tokenizer, 64, 1, dataset.rows):
             json.dumps(shown, ensure_ascii=False).encode()
 
 
 def test_report(tokenizer, tmp_path):
     dataset = case("prompt_too_long", tokenizer, 128)
-    found = report(dataset, 1, 0)
+    found = report_of(dataset)
     (example,) = dataset.examples
     assert found["problems"][0]["code"] == "nothing_to_train"
     assert set(found["problems"][0]) == {"line", "severity", "code", "message", "fix"}
@@ -212,24 +234,27 @@ def test_report(tokenizer, tmp_path):
         "truncated_rows": 0,
         "rows_without_targets": 1,
         "split": {"train": 1, "valid": 0},
+        "split_text": "Too few rows to set some aside: the one row is trained, none measured.",
         "longest": int(dataset.lengths[0]),
+        "largest": length,
         "lengths": dataset.lengths.tolist(),
     }
     path = write(tmp_path / "a.jsonl", [{"text": "the mill " * (1 + n % 50)} for n in range(250)])
     dataset = load_dataset(path, tokenizer, 40)
-    found = report(dataset, 240, 10)
+    found = report_of(dataset)
+    assert found["split"] == {"train": 240, "valid": 10}
     kept = [len(example.ids) for example in dataset.examples]
     assert abs(found["tokens"]["median"] - statistics.median(kept)) <= 0.5
     assert found["tokens"]["max"] == 40 < found["longest"]
     assert found["tokens"]["total"] == sum(kept)
     assert found["truncated_rows"] == sum(example.cut > 0 for example in dataset.examples) > 0
-    assert report(case("empty", tokenizer), 0, 0)["longest"] == 0
+    assert report_of(case("empty", tokenizer))["longest"] == 0
 
 
 def test_a_report_holds_a_bounded_number_of_lengths(tokenizer):
     dataset = case("one_row", tokenizer)
     many = type(dataset)(**{**vars(dataset), "lengths": np.arange(MAX_LENGTHS * 5, dtype=np.int32)})
-    lengths = report(many, 1, 0)["lengths"]
+    lengths = report_of(many)["lengths"]
     assert len(lengths) == MAX_LENGTHS
     assert (lengths[0], lengths[-1]) == (0, MAX_LENGTHS * 5 - 1)
     assert set(np.diff(lengths).tolist()) <= {4, 5, 6}
@@ -290,6 +315,18 @@ def test_preview_shows_what_is_trained_and_cut(tokenizer):
     answers = "".join(token["text"] for token in shown["tokens"] if token["part"] == "response")
     assert answers == "Rome.<|im_end|>Madrid.<|im_end|>"
     assert shown["problem"]["code"] == "cut"
+    # A mark by its name in the vocabulary, not by its look.
+    marks = [token["text"] for token in shown["tokens"] if token["special"]]
+    assert set(marks) == {"<|im_start|>", "<|im_end|>"}
+
+
+def test_preview_tells_marks_from_text_that_looks_like_them(tokenizer, tmp_path):
+    path = write(tmp_path / "a.jsonl", [{"prompt": "Say <|im_end|>.", "completion": "<|im_start|> [/INST]"}])
+    tokens = preview(path, tokenizer, 2048, 1)["tokens"]
+    marks = [token["id"] for token in tokens if token["special"]]
+    assert marks == [token["id"] for token in tokens if token["id"] in tokenizer.special_ids]
+    assert len(marks) == 6  # the two of system, user and assistant
+    assert "<|im_end|>" in "".join(token["text"] for token in tokens if not token["special"])
 
 
 def test_preview_keeps_characters_whole(tokenizer):
@@ -318,3 +355,31 @@ def test_preview_of_several_rows_counts_rows_not_lines(tokenizer):
     for row in (0, 4, -1):
         with pytest.raises(EngineError, match="no row"):
             preview(path, tokenizer, 2048, row)
+
+
+def test_own_validation_rows_are_read_by_the_same_rules(tokenizer, tmp_path):
+    data = write(tmp_path / "a.jsonl", [{"prompt": f"{n}?", "completion": "a"} for n in range(60)])
+    own = write(tmp_path / "own.jsonl", [{"prompt": "b?", "completion": "b"}, {"prompt": "c?"}])
+    config = TrainConfig(data=str(data))
+    rows = load_rows(config, tokenizer)
+    assert (len(rows.train), len(rows.valid), rows.valid_dataset, rows.problems) == (54, 6, None, ())
+    assert rows.longest == max(example.length for example in rows.dataset.examples)
+    assert usable_rows(config, tokenizer).sentence == rows.sentence
+    config = TrainConfig(data=str(data), valid=str(own))
+    rows = load_rows(config, tokenizer)
+    assert (len(rows.train), len(rows.valid)) == (60, 1)
+    assert rows.sentence == "1 row of own.jsonl is measured, never trained."
+    (problem,) = rows.problems
+    assert problem.message.startswith("own.jsonl: Line 2 has no 'completion'")
+    found = report(rows)
+    assert (found["rows"], found["usable"], found["split"]) == (60, 60, {"train": 60, "valid": 1})
+    assert [(item["line"], item["code"]) for item in found["problems"]] == [(2, "missing_field")]
+    with pytest.raises(EngineError, match=r"own\.jsonl: Line 2"):
+        usable_rows(config, tokenizer)
+
+
+def test_no_row_with_an_error_is_dropped_in_silence(tokenizer, tmp_path):
+    data = write(tmp_path / "a.jsonl", [{"prompt": "a?"}, {"prompt": "b?", "completion": "b"}, {"text": 3}])
+    with pytest.raises(EngineError, match="Line 1 ") as caught:
+        usable_rows(TrainConfig(data=str(data)), tokenizer)
+    assert "1 more row has errors" in caught.value.hint

@@ -1,0 +1,88 @@
+"""Segments walked whole: one `mx.vjp` over a segment's layers. Fastest; its peak grows with the segment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.backend import mx
+from engine.walk import KeysValues, Walk
+
+
+class WholeSegments:
+    """Forward without recording; backward by recording the segment again from its boundary."""
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+
+    def forward(self, layers: range, hidden: mx.array) -> mx.array:
+        """The segment's output; keys and values that later segments use stay in the walk's donors."""
+        walk = self._walk
+        shared = dict(walk.donors)
+        hidden = walk.run(layers, hidden, shared)
+        walk.donors = {index: pair for index, pair in shared.items() if walk.is_shared(index)}
+        mx.eval(hidden, list(walk.donors.values()))
+        return hidden
+
+    def backward(self, layers: range, start: mx.array, slope: mx.array) -> mx.array:
+        """Files the segment's gradients and returns the one at its boundary."""
+        walk, record = self._walk, _Record(self._walk, layers)
+        made = [index for index in layers if index in walk.donor_slopes]
+
+        def segment(hidden: mx.array, *arrays: mx.array) -> list[mx.array]:
+            output, shared = record.run(hidden, arrays)
+            return [output, *(array for index in made for array in shared[index])]
+
+        slopes = [slope, *(array for index in made for array in walk.donor_slopes.pop(index))]
+        _, below = mx.vjp(segment, [start, *record.inputs], slopes)
+        for index in layers:
+            walk.donors.pop(index, None)
+        return record.file(below)
+
+    def top(
+        self, layers: range, start: mx.array, head: Callable[[mx.array], mx.array], settle: Callable[[mx.array], None]
+    ) -> mx.array:
+        """Forward, head and backward of the last layers in one graph: their activations are kept, not recomputed.
+
+        `head` gives the gradient at the last hidden state, unevaluated. The graph is recorded whole, then evaluated
+        in order: `settle(output)` evaluates the output and what the head is made of, then come the gradients.
+        What the backward does not need is free as soon as the forward is done.
+        """
+        record = _Record(self._walk, layers)
+        output = start
+
+        def surrogate(hidden: mx.array, *arrays: mx.array) -> mx.array:
+            """A number whose gradient at the last hidden state is the head's; it is never computed itself."""
+            nonlocal output
+            output, _ = record.run(hidden, arrays)
+            return (output * mx.stop_gradient(head(mx.stop_gradient(output)))).sum()
+
+        _, below = mx.vjp(surrogate, [start, *record.inputs], [mx.array(1.0, start.dtype)])
+        settle(output)
+        return record.file(below)
+
+
+class _Record:
+    """A segment as a function of arrays: keys and values from donors below it, and its own parameters."""
+
+    def __init__(self, walk: Walk, layers: range) -> None:
+        self._walk, self._layers = walk, layers
+        self._used = sorted({walk.stack.donor(index) for index in layers} - set(layers))
+        self._parameters = walk.parameters(layers)
+        self.inputs = [array for index in self._used for array in walk.donors[index]]
+        self.inputs += [value for _, _, value in self._parameters]
+
+    def run(self, hidden: mx.array, arrays: Sequence[mx.array]) -> tuple[mx.array, dict[int, KeysValues]]:
+        """The segment's output, and keys and values by layer, with `arrays` in place of `inputs`."""
+        shared = {index: (arrays[2 * n], arrays[2 * n + 1]) for n, index in enumerate(self._used)}
+        with self._walk.replaced(self._parameters, arrays[2 * len(self._used) :]):
+            return self._walk.run(self._layers, hidden, shared), shared
+
+    def file(self, slopes: Sequence[mx.array]) -> mx.array:
+        """Evaluates the gradients at the segment's input and `inputs` and files all but the first."""
+        below, *rest = slopes
+        # Nothing is trained below the lowest trained layer: that gradient stays unevaluated.
+        mx.eval(rest, *([below] if self._layers.start > self._walk.first_trained else []))
+        for n, index in enumerate(self._used):
+            self._walk.send_back(index, (rest[2 * n], rest[2 * n + 1]))
+        self._walk.file(self._parameters, rest[2 * len(self._used) :])
+        return below
