@@ -43,6 +43,7 @@ class Check(_Answer):
     split: dict[str, int] = field(default_factory=dict)
     split_text: str = ""
     longest: int = 0
+    largest: int = 0
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:

@@ -31,9 +31,10 @@ class Outlook(QObject):
         self._architecture: tuple[Path, estimate.Architecture] | None = None
 
     def follow(self, config: TrainConfig, folder: Path | None, longest: int) -> None:
-        """Predicts for `config`, the model in `folder` (None: not here yet) and rows of `longest` tokens."""
+        """Predicts for `config`, the model in `folder` (None: not here yet) and rows of `longest` tokens (0: unknown)."""
         self.problem, self.plans, self.suggestion = None, [], None
-        self.longest = min(longest, config.max_length) if longest else config.max_length
+        limit = estimate.row_limit(config)
+        self.longest = min(longest, limit) if longest else limit
         self.budget_bytes = estimate.budget_bytes(config, self.machine)
         if folder is not None:
             try:

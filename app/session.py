@@ -218,8 +218,8 @@ class Session(QObject):
         self._predict()
 
     def _predict(self) -> None:
-        longest = self.check.result.longest if self.check.result else 0
-        self.outlook.follow(self.config, self.shelf.folder(self.config.model), longest)
+        largest = self.check.result.largest if self.check.result else 0
+        self.outlook.follow(self.config, self.shelf.folder(self.config.model), largest)
 
     def _remembered(self) -> TrainConfig:
         """The settings of the last time; the defaults where they can't be read any more."""

@@ -135,10 +135,11 @@ def _config(arguments: argparse.Namespace) -> TrainConfig:
 
 def _check(arguments: argparse.Namespace) -> int:
     from engine.data import load_rows, load_tokenizer, report
+    from engine.data.batch import layout_of
 
     config = _config(arguments)
     rows = load_rows(config, load_tokenizer(_find(config).path))
-    result = report(rows)
+    result = report(rows, layout_of(config).prompts)
     if arguments.json:
         _print_json(result)
     else:

@@ -25,6 +25,9 @@ from engine.models.folder import ModelFolder, Tensor, open_folder
 FLOAT32 = 4
 # Queries that attention takes at a time on the CPU; a test holds it to engine.attention.BLOCK.
 ATTENTION_BLOCK = 128
+# Logits up to which the automatic head is the fused one, and what the blocked one takes of the vocabulary at a time;
+# a test holds them to engine.heads.
+FUSED_LOGITS_CPU, FUSED_LOGITS_GPU, HEAD_BLOCK = 2**20, 2**24, 4096
 # Tokens that a layer's pieces take at a time.
 TILE = 512
 # What we leave to the system and other programs when nothing else is said.
@@ -207,7 +210,7 @@ def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:
     return numbers + (sum(one.outputs for one in adapted) if config.adapter_kind == "dora" else 0)
 
 
-def _limit(config: TrainConfig) -> int:
+def row_limit(config: TrainConfig) -> int:
     """The most tokens that a row brings: each of a pair's sides is cut by itself."""
     return config.max_length * (2 if config.objective in PAIR_OBJECTIVES else 1)
 
@@ -225,12 +228,12 @@ class _Sizes:
     saved: int  # what a recorded layer's backward needs of its forward
     recorded: int  # while a recorded layer goes backward
     tile: int  # while a tile of a layer's last piece goes backward
-    head: int
+    logits: int  # of a chunk, counted, not in bytes
     adapter: int
 
     @classmethod
     def of(cls, shape: Architecture, config: TrainConfig, longest: int) -> _Sizes:
-        length = max(1, min(longest, _limit(config)) - 1)
+        length = max(1, min(longest, row_limit(config)) - 1)
         tokens, item = config.batch_size * length, shape.item_bytes
         attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         # Norms' inputs and outputs, q, k, v, the mixed heads twice (as heads and as rows), the log-sum-exp, five of
@@ -251,7 +254,7 @@ class _Sizes:
             saved=tokens * saved,
             recorded=tokens * wide,
             tile=min(TILE * (1 if config.pack else config.batch_size), tokens) * tile,
-            head=4 * FLOAT32 * min(config.head_chunk, tokens) * shape.vocabulary,
+            logits=min(config.head_chunk, tokens) * shape.vocabulary,
             adapter=FLOAT32 * adapter_parameters(shape, config),
         )
 
@@ -290,7 +293,7 @@ def plan(
             "boundaries": boundaries,
             "kept attention": below * attended,
             "segment": kept * sizes.saved,
-            "head": sizes.head + 4 * hidden,
+            "head": _head_bytes(shape, config, sizes, kept) + 4 * hidden,
         },
         # The layers that keep their activations going backward.
         {
@@ -325,11 +328,25 @@ def plan(
     )
 
 
+def _head_bytes(shape: Architecture, config: TrainConfig, sizes: _Sizes, kept: int) -> int:
+    """What a chunk of the head takes at its peak."""
+    most = FUSED_LOGITS_GPU if computes_on_gpu() else FUSED_LOGITS_CPU
+    automatic = "fused" if kept or sizes.logits <= most else "blocked"
+    match automatic if config.head == "auto" else config.head:
+        case "full":
+            return 5 * FLOAT32 * sizes.tokens * shape.vocabulary
+        case "blocked":
+            block = 4 * HEAD_BLOCK if computes_on_gpu() else HEAD_BLOCK
+            chunk = sizes.logits // shape.vocabulary
+            return FLOAT32 * chunk * (2 * min(block, shape.vocabulary) + 4 * shape.hidden)
+    return 4 * FLOAT32 * sizes.logits
+
+
 def _cost(
     shape: Architecture, config: TrainConfig, longest: int, size: int, kept: int, tile: int, keep_attention: bool
 ) -> float:
     """How long a token takes to go through the plan, in token-wise forwards of one layer."""
-    length = min(longest, _limit(config))
+    length = min(longest, row_limit(config))
     linear = sum(one.experts * one.inputs * one.outputs for one in shape.linears) / shape.layers
     attention = shape.heads * shape.head_dim * length
     # Recorded attention: MLX's exponentials on the CPU cost as much as some two thousand multiplications.
@@ -436,7 +453,7 @@ def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, A
     suggestion = suggest(all_plans, budget)
     return {
         "budget_bytes": budget,
-        "length": min(longest, _limit(config)),
+        "length": min(longest, row_limit(config)),
         "plans": [
             {"segment_size": one.segment_size, "peak_bytes": one.peak_bytes, "parts": one.parts} for one in all_plans
         ],

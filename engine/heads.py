@@ -57,7 +57,8 @@ def choose_head(kind: str, chunk: int, epsilon: float, tokens: int, vocabulary: 
     if kind == "auto":
         most = FUSED_LOGITS_CPU if on_cpu() else FUSED_LOGITS_GPU
         kind = "fused" if min(tokens, chunk) * vocabulary <= most else "blocked"
-    return HeadPlan(kind, chunk, epsilon)
+    block = HeadPlan.block if on_cpu() else 4 * HeadPlan.block  # small ones leave a GPU idle
+    return HeadPlan(kind, chunk, epsilon, block)
 
 
 def log_probabilities(head: Head, hidden: mx.array, targets: mx.array, plan: HeadPlan) -> mx.array:

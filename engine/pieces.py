@@ -8,7 +8,7 @@ arrays live, and of the wide ones (the MLP's) only a tile, so the peak hardly gr
 from __future__ import annotations
 
 from engine import attention
-from engine.backend import mx
+from engine.backend import compute_next, mx
 from engine.walk import Parameter, Walk
 
 
@@ -42,15 +42,17 @@ class Pieces:
         mixed, sums = self._attended.get(index) or self._attend(index, *self._projected(index, hidden))
         if self._keep and index >= self._walk.first_trained:
             self._attended[index] = mixed, sums
-        return _by_tiles(
-            [self._walk.finish(index, hidden[:, tile], mixed[:, :, tile], tile.start) for tile in self._tiles(hidden)]
-        )
+        tiles = [
+            self._next(self._walk.finish(index, hidden[:, tile], mixed[:, :, tile], tile.start))
+            for tile in self._tiles(hidden)
+        ]
+        return _joined([out for (out,) in tiles])
 
     def _projected(self, index: int, hidden: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """Queries of the layer, keys and values of its donor."""
         walk = self._walk
-        tiles = [walk.project(index, hidden[:, tile], tile.start) for tile in self._tiles(hidden)]
-        queries, *own = (_by_tiles(list(parts), axis=2) for parts in zip(*tiles, strict=True))
+        tiles = [self._next(*walk.project(index, hidden[:, tile], tile.start)) for tile in self._tiles(hidden)]
+        queries, *own = (_joined(list(parts), axis=2) for parts in zip(*tiles, strict=True))
         if own and walk.is_shared(index):
             walk.donors[index] = (own[0], own[1])
         keys, values = own or walk.donors[walk.stack.donor(index)]
@@ -99,11 +101,11 @@ class Pieces:
             inputs = [hidden[:, tile], mixed[:, :, tile], *total.values]
             _, (below, beside, *slopes) = mx.vjp(piece, inputs, [slope[:, tile]])
             total.add(slopes)
-            mx.eval(below, beside, total.slopes)
+            compute_next(below, beside, *total.slopes)
             of_hidden.append(below)
             of_mixed.append(beside)
         walk.file(parameters, total.slopes)
-        return _by_tiles(of_hidden), _by_tiles(of_mixed, axis=2)
+        return _joined(of_hidden), _joined(of_mixed, axis=2)
 
     def _project_backward(self, index: int, hidden: mx.array, slope: mx.array, outer: list[mx.array]) -> mx.array:
         """`slope`, the gradient at the layer's input that is known so far, with that of this piece added."""
@@ -120,9 +122,15 @@ class Pieces:
             _, (of_hidden, *slopes) = mx.vjp(piece, [hidden[:, tile], *total.values], slopes_above)
             total.add(slopes)
             below.append(slope[:, tile] + of_hidden)
-            mx.eval(below[-1], total.slopes)
+            compute_next(below[-1], *total.slopes)
         walk.file(parameters, total.slopes)
-        return _by_tiles(below)
+        return _joined(below)
+
+    @staticmethod
+    def _next(*tile: mx.array) -> tuple[mx.array, ...]:
+        """A tile's arrays, on their way before the next tile is begun."""
+        compute_next(*tile)
+        return tile
 
     def _tiles(self, hidden: mx.array) -> list[slice]:
         length = hidden.shape[1]
@@ -140,10 +148,7 @@ class _Sum:
         self.slopes = [a + b for a, b in zip(self.slopes, slopes, strict=True)] if self.slopes else slopes
 
 
-def _by_tiles(tiles: list[mx.array], axis: int = 1) -> mx.array:
-    """Evaluates tile after tile, so that no two are worked on together, and joins them."""
-    for tile in tiles:
-        mx.eval(tile)
+def _joined(tiles: list[mx.array], axis: int = 1) -> mx.array:
     joined = tiles[0] if len(tiles) == 1 else mx.concatenate(tiles, axis=axis)
     mx.eval(joined)
     return joined

@@ -69,15 +69,20 @@ def loss_and_gradients(stack: Stack, batch: Batch, objective: Loss, plan: Plan, 
 
     `seed` decides the dropout: what is computed again draws the same again.
     """
-    walk = Walk(stack, batch, seed)
-    walker = Pieces(walk, plan.tile, plan.keep_attention) if plan.tile else WholeSegments(walk)
     top = _Top(stack, batch, objective, plan)
     if top.evaluates:
         plan = replace(plan, kept=0)
-    layers = len(stack.layers)
+    with Walk(stack, batch, seed) as walk:
+        _walk(walk, top, plan, meter)
+    return Result(top.loss, walk.gradients, top.preference)
+
+
+def _walk(walk: Walk, top: _Top, plan: Plan, meter: PhaseMeter) -> None:
+    """Forward, head and backward; the gradients are left in the walk, the loss in the top."""
+    walker = Pieces(walk, plan.tile, plan.keep_attention) if plan.tile else WholeSegments(walk)
+    layers = len(walk.stack.layers)
     segments = plan.segments(layers)
-    hidden, boundaries = walk.start, dict[int, mx.array]()
-    walk.start = mx.array(0)  # held by the boundaries from here on
+    hidden, boundaries = walk.take_start(), dict[int, mx.array]()
     for number, segment in enumerate(segments):
         if segment.stop > walk.first_trained:
             boundaries[number] = hidden
@@ -103,16 +108,15 @@ def loss_and_gradients(stack: Stack, batch: Batch, objective: Loss, plan: Plan, 
     for number in sorted(boundaries, reverse=True):
         slope = walker.backward(segments[number], boundaries.pop(number), slope)
         meter.end("backward", number)
-    return Result(top.loss, walk.gradients, top.preference)
 
 
 def score(stack: Stack, batch: Batch, plan: Plan) -> mx.array:
     """log p of every target of the batch, float32 [targets] in its order. No gradients."""
-    walk = Walk(stack, batch, seed=0)
-    walker = Pieces(walk, plan.tile or batch.ids.shape[1], keep_attention=False)
-    hidden = walker.forward(range(len(stack.layers)), walk.start)
-    head = plan.head_plan(stack, len(batch.targets))
+    with Walk(stack, batch, seed=0) as walk:
+        walker = Pieces(walk, plan.tile or batch.ids.shape[1], keep_attention=False)
+        hidden = walker.forward(range(len(stack.layers)), walk.take_start())
     normed = stack.norm(_picked(hidden, batch))
+    head = replace(plan, kept=0).head_plan(stack, len(batch.targets))
     return log_probabilities(stack.head, normed, mx.array(batch.targets), head)
 
 

@@ -36,14 +36,31 @@ class Walk:
         self._seed = seed
         plain = all(forest.is_plain for forest in batch.forests)
         self._positions = None if plain else mx.array(batch.positions)
-        trained = (n for n, layer in enumerate(stack.layers) if tree_flatten(layer.trainable_parameters()))
+        self._parameters = [
+            (index, name, value)
+            for index, layer in enumerate(stack.layers)
+            for name, value in tree_flatten(layer.trainable_parameters())
+        ]
         # The lowest layer with something to train: no gradient is needed below it.
-        self.first_trained = next(trained, len(stack.layers))
+        self.first_trained = min((index for index, _, _ in self._parameters), default=len(stack.layers))
         self._users = {stack.donor(index): index for index in range(len(stack.layers))}  # the last user of each
         ids = mx.array(batch.ids)
-        self.start = stack.embed(ids)
-        self._extras = stack.extras(ids, self.start)
-        mx.eval(self.start, *([] if self._extras is None else [self._extras]))
+        start = stack.embed(ids)
+        self._extras = stack.extras(ids, start)
+        mx.eval(start, *([] if self._extras is None else [self._extras]))
+        self._start, self._dtype = [start], start.dtype
+
+    def __enter__(self) -> Walk:
+        """Has the adapter compute in the model's own dtype: its float32 would make float32 copies of wide arrays."""
+        self._put(self._parameters, self._lowered(self._parameters))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._put(self._parameters, [value for _, _, value in self._parameters])
+
+    def take_start(self) -> mx.array:
+        """The first layer's input; the walk doesn't hold it any longer."""
+        return self._start.pop()
 
     def is_shared(self, index: int) -> bool:
         """Whether layers above `index` use its keys and values."""
@@ -83,19 +100,18 @@ class Walk:
         """The layers' trainable parameters in one fixed order; `wanted` chooses by whether they are in `project`."""
         return [
             (index, name, value)
-            for index in layers
-            for name, value in tree_flatten(self.stack.layers[index].trainable_parameters())
-            if wanted(not PROJECTIONS.isdisjoint(name.split(".")))
+            for index, name, value in self._parameters
+            if index in layers and wanted(not PROJECTIONS.isdisjoint(name.split(".")))
         ]
 
     @contextmanager
     def replaced(self, parameters: list[Parameter], traced: Sequence[mx.array]) -> Iterator[None]:
         """The model with `traced` in place of its own parameters while a graph is recorded."""
-        self._put(parameters, traced)
+        self._put(parameters, self._lowered(parameters, traced))
         try:
             yield
         finally:
-            self._put(parameters, [value for _, _, value in parameters])
+            self._put(parameters, self._lowered(parameters))
 
     def file(self, parameters: list[Parameter], slopes: Sequence[mx.array]) -> None:
         """Keeps gradients under the names that `trainable_parameters` gives the whole model's."""
@@ -108,6 +124,14 @@ class Walk:
         added = slopes if earlier is None else (earlier[0] + slopes[0], earlier[1] + slopes[1])
         mx.eval(added)
         self.donor_slopes[donor] = added
+
+    def _lowered(self, parameters: list[Parameter], values: Sequence[mx.array] | None = None) -> list[mx.array]:
+        """The parameters, or `values` for them, in the model's dtype; not DoRA's m, which scales whole outputs."""
+        values = [value for _, _, value in parameters] if values is None else values
+        return [
+            value.astype(self._dtype) if name.endswith(("lora_a", "lora_b")) else value
+            for (_, name, _), value in zip(parameters, values, strict=True)
+        ]
 
     def _put(self, parameters: list[Parameter], values: Sequence[mx.array]) -> None:
         by_layer: dict[int, list[tuple[str, mx.array]]] = {}

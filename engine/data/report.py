@@ -12,12 +12,13 @@ from engine.data.rows import Rows
 MAX_LENGTHS = 20_000  # row lengths in a report
 
 
-def report(rows: Rows) -> dict[str, Any]:
+def report(rows: Rows, prompts: bool = False) -> dict[str, Any]:
     """Counts, problems and token counts of the data; of a validation file only the problems and the rows.
 
-    `tokens` counts what is kept of the usable rows, `longest` and `lengths` whole rows. A pair is as long as
-    its longer side; in the total both sides count, a shared prompt once. `largest` is the most
-    tokens that a usable row brings into a batch. `lengths` holds at most MAX_LENGTHS rows, taken evenly over the file.
+    `prompts`: the prompts of chosen rows are trained too, as by ORPO's full scope. `tokens` counts what is kept of the
+    usable rows, `longest` and `lengths` whole rows. A pair is as long as its longer side; in the total both sides
+    count, a shared prompt once. `largest` is the most tokens that a usable row brings into a batch. `lengths` holds at
+    most MAX_LENGTHS rows, taken evenly over the file.
     """
     dataset = rows.dataset
     examples, lengths = dataset.examples, dataset.lengths
@@ -36,7 +37,7 @@ def report(rows: Rows) -> dict[str, Any]:
             "max": int(kept.max()),
             "total": sum(item.tokens for item in examples),
         },
-        "trained_tokens": sum(item.trained_tokens for item in examples),
+        "trained_tokens": sum(item.trained_tokens + (item.prompt_targets if prompts else 0) for item in examples),
         "truncated_rows": sum(item.cut > 0 for item in examples),
         "rows_without_targets": sum(problem.code in without_targets for problem in dataset.problems),
         "split": {"train": len(rows.train), "valid": len(rows.valid)},

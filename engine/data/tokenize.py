@@ -42,6 +42,11 @@ class Example:
         return len(self.ids)
 
     @property
+    def prompt_targets(self) -> int:
+        """A single row's targets are its trained tokens alone."""
+        return 0
+
+    @property
     def trained_tokens(self) -> int:
         """Targets."""
         return int(self.trained.sum())
@@ -77,6 +82,11 @@ class Pair:
     def unshared_tokens(self) -> int:
         """Tokens that go through the model where prompts are not shared."""
         return self.chosen.length + self.rejected.length
+
+    @property
+    def prompt_targets(self) -> int:
+        """Tokens of the chosen row's prompt that another one predicts."""
+        return max(0, int(self.chosen.trained.argmax()) - 1)
 
     @property
     def trained_tokens(self) -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine import attention, estimate
+from engine import attention_arithmetic, attention_kernel, estimate, heads
 from engine.attention import Sight, attend, backward, forward
 from engine.backend import mx
 from engine.spans import Forest, is_visible, plain
@@ -62,7 +62,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("window", [None, 1, 40, 128, 200])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(6, 2), (4, 4)])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_output_and_gradients(layout, heads, kv_heads, window):
+def test_output_and_gradients(layout, heads, kv_heads, window, monkeypatch):
     forests = LAYOUTS[layout]
     batch, length = len(forests), forests[0].length
     random = np.random.default_rng(length)
@@ -86,6 +86,18 @@ def test_output_and_gradients(layout, heads, kv_heads, window):
     check(output, gradients)
     output, sums = forward(*arrays, sight)
     check(output, backward(*arrays, output, sums, of_output, sight))
+    # What a GPU does, block by block, is right on the CPU too.
+    monkeypatch.setattr(attention_kernel, "_SIZES", (96,))
+    for row, forest in enumerate(forests):
+        part = [array[row : row + 1] for array in (*arrays, of_output)]
+        for now in (True, False):
+            mixed, nothing = attention_kernel.forward(*part[:3], sight, forest, now)
+            np.testing.assert_allclose(np.array(mixed)[0], expected[row], atol=TOLERANCE * np.abs(expected).max())
+            slopes = attention_kernel.backward(*part[:3], mixed, nothing, part[3], sight=sight, forest=forest, now=now)
+            for got, gradient in zip(slopes, wanted, strict=True):
+                np.testing.assert_allclose(
+                    np.array(got)[0], gradient[row], atol=TOLERANCE * max(1, np.abs(gradient).max())
+                )
 
 
 def test_the_reference_against_finite_differences():
@@ -118,5 +130,7 @@ def test_memory_grows_with_length_not_with_its_square():
     assert peak(4096) < 2.5 * peak(2048)
 
 
-def test_the_estimate_knows_the_block():
-    assert estimate.ATTENTION_BLOCK == attention.BLOCK
+def test_the_estimate_knows_the_engine_s_sizes():
+    assert estimate.ATTENTION_BLOCK == attention_arithmetic.BLOCK
+    known = estimate.FUSED_LOGITS_CPU, estimate.FUSED_LOGITS_GPU, estimate.HEAD_BLOCK
+    assert known == (heads.FUSED_LOGITS_CPU, heads.FUSED_LOGITS_GPU, heads.HeadPlan.block)

@@ -1,0 +1,86 @@
+"""A block of attention by MLX's own kernel, for a GPU, where each launch counts more than its arithmetic."""
+
+from __future__ import annotations
+
+from engine.attention_blocks import Places, Sight, add, after, pick
+from engine.backend import compute_next, mx
+from engine.spans import Forest
+
+# Queries at a time: larger products keep a GPU busier. A block's float32 scores may take half as much memory as the
+# queries themselves, or this many bytes.
+_SIZES = (1024, 512, 256, 128)
+_SCORES_BYTES = 32 * 1024**2
+
+
+def whole(queries: mx.array, keys: mx.array, values: mx.array, scale: float) -> mx.array:
+    """Causal attention over plain rows."""
+    return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask="causal")
+
+
+def forward(
+    queries: mx.array, keys: mx.array, values: mx.array, sight: Sight, forest: Forest, now: bool
+) -> tuple[mx.array, mx.array]:
+    """The output; `backward` needs nothing else."""
+    places = Places(forest, sight.window)
+    outputs: list[mx.array] = []
+    for block in forest.blocks(_block_size(queries, sight.window), sight.window):
+        own, later_keys, later_values, index = after(
+            [queries[:, :, block.start : block.end], keys, values, places.index], [] if now else outputs[-1:]
+        )
+        near = pick(later_keys, block.keys), pick(later_values, block.keys)
+        outputs.append(_mix(own, *near, sight.scale, places.seen(block, index)))
+        if now:
+            compute_next(outputs[-1])
+    return mx.concatenate(outputs, axis=2), mx.zeros((queries.shape[0], 0))
+
+
+def backward(
+    queries: mx.array,
+    keys: mx.array,
+    values: mx.array,
+    output: mx.array,
+    sums: mx.array,
+    slope: mx.array,
+    *,
+    sight: Sight,
+    forest: Forest,
+    now: bool,
+) -> tuple[mx.array, mx.array, mx.array]:
+    """Gradients at queries, keys and values; `output` and `sums` are not used."""
+    places = Places(forest, sight.window)
+    of_queries: list[mx.array] = []
+    of_keys = mx.zeros(keys.shape, mx.float32)
+    of_values = mx.zeros(values.shape, mx.float32)
+    for block in forest.blocks(_block_size(queries, sight.window), sight.window):
+        part = slice(block.start, block.end)
+        earlier = [] if now or not of_queries else [of_queries[-1], of_keys, of_values]
+        own, own_slope, later_keys, later_values, index = after(
+            [queries[:, :, part], slope[:, :, part], keys, values, places.index], earlier
+        )
+        seen = places.seen(block, index)
+
+        def mix(q: mx.array, k: mx.array, v: mx.array, seen: mx.array | None = seen) -> mx.array:
+            return _mix(q, k, v, sight.scale, seen)
+
+        near = [own, pick(later_keys, block.keys), pick(later_values, block.keys)]
+        _, (of_own, of_near_keys, of_near_values) = mx.vjp(mix, near, [own_slope])
+        of_queries.append(of_own)
+        add(of_keys, block.keys, of_near_keys)
+        add(of_values, block.keys, of_near_values)
+        if now:
+            compute_next(of_own, of_keys, of_values)
+    return mx.concatenate(of_queries, axis=2), of_keys.astype(keys.dtype), of_values.astype(values.dtype)
+
+
+def _mix(queries: mx.array, keys: mx.array, values: mx.array, scale: float, seen: mx.array | None) -> mx.array:
+    return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask=seen)
+
+
+def _block_size(queries: mx.array, window: int | None) -> int:
+    batch, heads, length, _ = queries.shape
+
+    def scores(size: int) -> int:
+        return 4 * batch * heads * size * min(length, length if window is None else window + size)
+
+    limit = max(_SCORES_BYTES, queries.nbytes // 2)
+    return next((size for size in _SIZES if scores(size) <= limit), _SIZES[-1])
