@@ -31,7 +31,7 @@ class Outlook(QObject):
         self._architecture: tuple[Path, estimate.Architecture] | None = None
 
     def follow(self, config: TrainConfig, folder: Path | None, longest: int) -> None:
-        """Predicts for `config`, the model in `folder` (None: not here yet) and rows of `longest` tokens (0: unknown)."""
+        """Predicts for `config`, the model in `folder` (None: not here yet) and rows of `longest` tokens, or 0."""
         self.problem, self.plans, self.suggestion = None, [], None
         limit = estimate.row_limit(config)
         self.longest = min(longest, limit) if longest else limit

@@ -1,8 +1,8 @@
-"""One SFT step of a model of Gemma 4 e4b's shape: `python -m bench.e4b [--plans] LENGTH ...`.
+"""One SFT step of a model of Gemma 4 e4b's shape: `python -m bench.e4b LENGTH ... [--lean LENGTH ...]`.
 
 Random 4-bit weights, rank 16 on seven linears of 42 layers, one row, the last three quarters of it trained. Meant for
-a GPU: the weights alone are 4 GB. Peaks are MLX's, above what rests in memory with the adapter; the memory limit is
-set a little above that, as a budget does, so that a peak measures need and not run-ahead. Ratios are to one vjp a
+a GPU: the weights alone are 4 GB. Peaks are MLX's, above what rests in memory with the adapter; lean plans run
+under a memory limit a little above that, as a budget sets it, so that a peak measures need and not run-ahead. Ratios are to one vjp a
 layer (segment size 1, walked whole), from the same run.
 """
 
@@ -43,12 +43,12 @@ SHAPE = {
     "sliding_window_pattern": 6,
     "use_double_wide_mlp": False,
 }
+# Each with the memory limit above resting, in GB, that it runs under, as a budget would set it.
 PLANS = {
-    "whole, segments of 1": Plan(1, kept=0, head="fused", head_chunk=128),
-    "pieces, segments of 1": Plan(1, kept=0, tile=4096, head="fused", head_chunk=128),
-    "pieces of 2,048, segments of 6": Plan(6, kept=0, tile=2048, head="fused", head_chunk=64),
-    "pieces of 1,024, segments of 6": Plan(6, kept=0, tile=1024, head="fused", head_chunk=64),
-    "pieces of 512, segments of 7": Plan(7, kept=0, tile=512, head="fused", head_chunk=32),
+    "whole, segments of 1": (Plan(1, kept=0, head_chunk=512), 100.0),
+    "pieces of 4,096, segments of 1": (Plan(1, kept=0, tile=4096, head_chunk=512), 100.0),
+    "pieces of 2,048, segments of 6": (Plan(6, kept=0, tile=2048, head_chunk=512), 1.0),
+    "pieces of 1,024, segments of 6": (Plan(6, kept=0, tile=1024, head_chunk=256), 1.0),
 }
 
 
@@ -97,25 +97,31 @@ def by_mlx_lm(stack: Gemma4Stack, batch: Batch) -> Callable[[PhaseMeter], object
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("lengths", nargs="*", type=int, default=[2048, 4096, 8192])
+    parser.add_argument("lengths", nargs="*", type=int, default=[8192, 4096])
     parser.add_argument("--plans", nargs="*", default=list(PLANS), metavar="NAME")
-    parser.add_argument(
-        "--mlx-lm", type=int, nargs="*", default=[], metavar="LENGTH", help="also by mlx-lm, checkpointed"
-    )
-    parser.add_argument("--limit-gb", type=float, default=1.0, help="memory limit above resting")
+    parser.add_argument("--lean", nargs="*", type=int, default=[], metavar="LENGTH", help="by the last plan only, once")
+    parser.add_argument("--mlx-lm", nargs="*", type=int, default=[], metavar="LENGTH", help="also by it, checkpointed")
     arguments = parser.parse_args()
     stack = build()
     resting = mx.get_active_memory()
-    print(f"{mx.default_device()}, {'CPU' if on_cpu() else mx.device_info()['device_name']}, MLX {version('mlx')}")
-    print(f"resting {resting / GB:.2f} GB; memory limit {arguments.limit_gb} GB above\n")
-    mx.set_memory_limit(resting + int(arguments.limit_gb * GB))
+    print(
+        f"{'CPU' if on_cpu() else mx.device_info()['device_name']}, MLX {version('mlx')}, resting {resting / GB:.2f} GB"
+    )
     results: list[tuple[int, str, Cost]] = []
+
+    def measure(length: int, name: str, warm: int) -> None:
+        plan, limit = PLANS[name]
+        mx.set_memory_limit(resting + int(limit * GB))
+        results.append((length, name, measured(by_us(stack, row(length), plan), warm)))
+        print(*results[-1], flush=True)
+
     for length in arguments.lengths:
         for name in arguments.plans:
-            cost = measured(by_us(stack, row(length), PLANS[name]), warm=1)
-            results.append((length, name, cost))
-            print(f"{length} {name}: {cost}", flush=True)
+            measure(length, name, warm=1)
+    for length in arguments.lean:
+        measure(length, list(PLANS)[-1], warm=0)
     if arguments.mlx_lm:
+        mx.set_memory_limit(resting + 100 * GB)
         grad_checkpoint(stack.layers[0])
         for length in arguments.mlx_lm:
             results.append((length, "mlx-lm, checkpointed", measured(by_mlx_lm(stack, row(length)), warm=1)))
@@ -132,7 +138,7 @@ def main() -> None:
                 f"{cost.gigabytes:.2f}",
                 f"{cost.gigabytes / base[length].gigabytes:.2f}" if length in base else "",
             )
-            for length, name, cost in results
+            for length, name, cost in sorted(results, key=lambda result: result[0])
         ],
     )
 
