@@ -25,7 +25,21 @@ def misfit(data_format: str, objective: str) -> str:
     return "Your data holds single answers: choose SFT."
 
 
+# Codes of the check's problems that say no more than that the objective does not fit.
+MISFIT_CODES = ("pair_row", "not_a_pair")
+
+
+def misfit_notice(data_format: str, objective: str) -> tuple[str, str]:
+    """The cause and the cure of a misfit, for a card whose button is the cure."""
+    held, read = _held(data_format == PAIRS), _held(objective in PAIR_OBJECTIVES)
+    cure = objective_for(data_format, objective).upper()
+    return f"Your data holds {held}, and {objective.upper()} learns from {read}.", f"{cure} learns from {held}."
+
+
 def chosen_sentence(objective: str) -> str:
     """Says that `objective` was chosen because of the data."""
-    held = "pairs" if objective in PAIR_OBJECTIVES else "single answers"
-    return f"Your data holds {held}, so {objective.upper()} is chosen."
+    return f"Your data holds {_held(objective in PAIR_OBJECTIVES)}, so {objective.upper()} is chosen."
+
+
+def _held(pairs: bool) -> str:
+    return "pairs" if pairs else "single answers"

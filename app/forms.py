@@ -26,7 +26,7 @@ class Field(QWidget):
         self.refusal = label(size=11, wrap=True)
         self.refusal.hide()
         self.lines = column(spacing=4)
-        if self.setting.kind == "switch":  # its editor carries the label
+        if self.setting.kind == "switch" or name == self.setting.group:  # the box or the panel's heading says it
             self.lines.addWidget(self.editor)
         else:
             title = label(self._title(), size=11, secondary=True, wrap=True)

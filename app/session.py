@@ -186,12 +186,16 @@ class Session(QObject):
 
     def memory(self) -> Standing:
         """How the Memory panel stands."""
-        plan = self.outlook.plan(self.config)
-        if plan is None and not self.outlook.plans:
+        outlook, plan = self.outlook, self.outlook.plan(self.config)
+        if not outlook.plans:
             return Standing(State.NEEDS_YOU, "Predicted once there is a model.")
-        if plan is None or plan.peak_bytes > self.outlook.budget_bytes:
-            return Standing(State.TOO_BIG, "Training would need more memory than the budget.")
-        return Standing(State.FITS)
+        if plan is not None and plan.peak_bytes <= outlook.budget_bytes:
+            return Standing(State.FITS)
+        if outlook.suggestion and outlook.suggestion.segment_size is not None:
+            return Standing(State.TOO_BIG, "More than the budget: set Segment size to Auto, which fits.")
+        least = words.memory_beyond(min(one.peak_bytes for one in outlook.plans), outlook.budget_bytes)
+        setting = SETTINGS["batch_size" if self.config.batch_size > 1 else "max_length"].label
+        return Standing(State.TOO_BIG, f"Needs {least} or more: raise the budget, or lower {setting}.")
 
     # -- inside
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from engine.config import GB
 
 THIN = "\N{NARROW NO-BREAK SPACE}"
@@ -12,6 +14,14 @@ def memory(size: float) -> str:
     if size >= 0.1 * GB:
         return f"{size / GB:.1f} GB"
     return f"{size / 1024**2:.0f} MB"
+
+
+def memory_beyond(size: float, limit: float) -> str:
+    """Bytes like `memory`, with the figures that show where they are more than `limit`: "0.62 GB" beyond 0.6 GB."""
+    if size <= limit or memory(size) != memory(limit):
+        return memory(size)
+    hundredths = f"{math.ceil(100 * size / GB) / 100:.2f} GB"
+    return hundredths if size >= 0.1 * GB else memory(size)
 
 
 def count(number: int) -> str:

@@ -2,8 +2,8 @@
 
 Random 4-bit weights, rank 16 on seven linears of 42 layers, one row, the last three quarters of it trained. Meant for
 a GPU: the weights alone are 4 GB. Peaks are MLX's, above what rests in memory with the adapter; lean plans run
-under a memory limit a little above that, as a budget sets it, so that a peak measures need and not run-ahead. Ratios are to one vjp a
-layer (segment size 1, walked whole), from the same run.
+under a memory limit a little above that, as a budget sets it, so that a peak measures need and not run-ahead. Ratios
+are to one vjp a layer (segment size 1, walked whole), from the same run.
 """
 
 from __future__ import annotations

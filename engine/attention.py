@@ -15,7 +15,7 @@ from engine.attention_blocks import Sight
 from engine.backend import mx, on_cpu
 from engine.spans import Forest
 
-__all__ = ["Sight", "attend", "backward", "forward"]
+__all__ = ["Sight", "attend", "backward", "forward", "inner_product"]
 
 # Head dimensions up to this have a fused backward on a GPU.
 _FUSED_HEAD_DIM = 128
@@ -35,7 +35,8 @@ def attend(queries: mx.array, keys: mx.array, values: mx.array, sight: Sight) ->
         primals: list[mx.array], cotangents: list[mx.array], outputs: list[mx.array]
     ) -> tuple[mx.array, mx.array, mx.array]:
         (queries, keys, values), (output, sums) = primals, outputs
-        return backward(queries, keys, values, output, sums, cotangents[0], sight, now=False)
+        inner = inner_product(cotangents[0], output)
+        return backward(queries, keys, values, sums, inner, cotangents[0], sight, now=False)
 
     results: Any = attention(queries, keys, values)
     out: mx.array = results[0]
@@ -61,24 +62,29 @@ def forward(
     return output, sums
 
 
+def inner_product(slope: mx.array, output: mx.array) -> mx.array:
+    """rowsum(dO * O), float32 [batch, heads, length, 1]: all that `backward` needs of the output."""
+    return (slope.astype(mx.float32) * output.astype(mx.float32)).sum(axis=-1, keepdims=True)
+
+
 def backward(
     queries: mx.array,
     keys: mx.array,
     values: mx.array,
-    output: mx.array,
     sums: mx.array,
+    inner: mx.array,
     slope: mx.array,
     sight: Sight,
     now: bool = True,
 ) -> tuple[mx.array, mx.array, mx.array]:
-    """Gradients at queries, keys and values, from the one at the output."""
+    """Gradients at queries, keys and values, from `slope`, the one at the output, and its `inner_product`."""
     if _takes_whole_rows(queries, sight):
         _, slopes = mx.vjp(
             lambda q, k, v: attention_kernel.whole(q, k, v, sight.scale), [queries, keys, values], [slope]
         )
         return slopes[0], slopes[1], slopes[2]
     blocks = attention_arithmetic if on_cpu() else attention_kernel
-    arrays = (queries, keys, values, output, sums, slope)
+    arrays = (queries, keys, values, sums, inner, slope)
     parts = [
         blocks.backward(*(array[rows] for array in arrays), sight=sight, forest=forest, now=now)
         for rows, forest in _by_forest(sight)

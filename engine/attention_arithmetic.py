@@ -44,8 +44,8 @@ def backward(
     queries: mx.array,
     keys: mx.array,
     values: mx.array,
-    output: mx.array,
     sums: mx.array,
+    inner: mx.array,
     slope: mx.array,
     *,
     sight: Sight,
@@ -54,14 +54,13 @@ def backward(
 ) -> tuple[mx.array, mx.array, mx.array]:
     """Gradients at queries, keys and values."""
     places = Places(forest, sight.window)
-    inner = (slope.astype(mx.float32) * output.astype(mx.float32)).sum(axis=-1, keepdims=True)
-    of_queries: list[mx.array] = []
+    of_queries = mx.zeros(queries.shape, queries.dtype)
     of_keys = mx.zeros(keys.shape, mx.float32)
     of_values = mx.zeros(values.shape, mx.float32)
     for block in forest.blocks(BLOCK, sight.window):
         part = slice(block.start, block.end)
         folded = [_fold(array[:, :, part], keys) for array in (queries, slope, sums, inner)]
-        earlier = [] if now or not of_queries else [of_queries[-1], of_keys, of_values]
+        earlier = [] if now or not block.start else [of_queries, of_keys, of_values]
         own, own_slope, total, own_inner, later_keys, later_values, index = after(
             [*folded, keys, values, places.index], earlier
         )
@@ -71,12 +70,12 @@ def backward(
         of_scores = (own_slope @ near_values.swapaxes(-1, -2)).astype(mx.float32)
         of_scores = (weights * (of_scores - own_inner) * sight.scale).astype(queries.dtype)
         weights = weights.astype(queries.dtype)
-        of_queries.append(_unfold(of_scores @ near_keys, queries))
+        of_queries[:, :, part] = _unfold(of_scores @ near_keys, queries)
         add(of_keys, block.keys, of_scores.swapaxes(-1, -2) @ own)
         add(of_values, block.keys, weights.swapaxes(-1, -2) @ own_slope)
         if now:
-            mx.eval(of_queries[-1], of_keys, of_values)
-    return mx.concatenate(of_queries, axis=2), of_keys.astype(keys.dtype), of_values.astype(values.dtype)
+            mx.eval(of_queries, of_keys, of_values)
+    return of_queries, of_keys.astype(keys.dtype), of_values.astype(values.dtype)
 
 
 def _scores(own: mx.array, near_keys: mx.array, scale: float, seen: mx.array | None) -> mx.array:

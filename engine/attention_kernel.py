@@ -6,8 +6,8 @@ from engine.attention_blocks import Places, Sight, add, after, pick
 from engine.backend import compute_next, mx
 from engine.spans import Forest
 
-# Queries at a time: larger products keep a GPU busier. A block's float32 scores may take half as much memory as the
-# queries themselves, or this many bytes.
+# Queries at a time: larger products keep a GPU busier. A block's float32 scores may take half as much memory as
+# the queries themselves, or this many bytes.
 _SIZES = (1024, 512, 256, 128)
 _SCORES_BYTES = 32 * 1024**2
 
@@ -38,22 +38,22 @@ def backward(
     queries: mx.array,
     keys: mx.array,
     values: mx.array,
-    output: mx.array,
     sums: mx.array,
+    inner: mx.array,
     slope: mx.array,
     *,
     sight: Sight,
     forest: Forest,
     now: bool,
 ) -> tuple[mx.array, mx.array, mx.array]:
-    """Gradients at queries, keys and values; `output` and `sums` are not used."""
+    """Gradients at queries, keys and values; `sums` and `inner` are not used."""
     places = Places(forest, sight.window)
-    of_queries: list[mx.array] = []
+    of_queries = mx.zeros(queries.shape, queries.dtype)
     of_keys = mx.zeros(keys.shape, mx.float32)
     of_values = mx.zeros(values.shape, mx.float32)
     for block in forest.blocks(_block_size(queries, sight.window), sight.window):
         part = slice(block.start, block.end)
-        earlier = [] if now or not of_queries else [of_queries[-1], of_keys, of_values]
+        earlier = [] if now or not block.start else [of_queries, of_keys, of_values]
         own, own_slope, later_keys, later_values, index = after(
             [queries[:, :, part], slope[:, :, part], keys, values, places.index], earlier
         )
@@ -64,12 +64,12 @@ def backward(
 
         near = [own, pick(later_keys, block.keys), pick(later_values, block.keys)]
         _, (of_own, of_near_keys, of_near_values) = mx.vjp(mix, near, [own_slope])
-        of_queries.append(of_own)
+        of_queries[:, :, part] = of_own
         add(of_keys, block.keys, of_near_keys)
         add(of_values, block.keys, of_near_values)
         if now:
-            compute_next(of_own, of_keys, of_values)
-    return mx.concatenate(of_queries, axis=2), of_keys.astype(keys.dtype), of_values.astype(values.dtype)
+            compute_next(of_queries, of_keys, of_values)
+    return of_queries, of_keys.astype(keys.dtype), of_values.astype(values.dtype)
 
 
 def _mix(queries: mx.array, keys: mx.array, values: mx.array, scale: float, seen: mx.array | None) -> mx.array:

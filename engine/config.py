@@ -131,7 +131,8 @@ class TrainConfig:
 
     data: str = _setting(
         "path", "", "Data", "dataset",
-        "The file to learn from: one JSON object a line with messages, prompt and completion, or text.",
+        "The file to learn from: one JSON object a line with messages, prompt and completion, text, or prompt, chosen "
+        "and rejected.",
         advanced=False,
     )  # fmt: skip
     valid: str = _setting(
@@ -268,7 +269,7 @@ class TrainConfig:
     )  # fmt: skip
     evaluate_every: int | str = _setting(
         "integer", "auto", "Measure every", "objective",
-        "Steps between two looks at the validation rows. Auto: ten times in a run. 0: never.",
+        "Steps between two looks at the validation rows. Auto: five times in a run. 0: never.",
         unit="steps", low=0, high=1_000_000, word="auto",
     )  # fmt: skip
     seed: int = _setting(
@@ -283,8 +284,8 @@ class TrainConfig:
     )  # fmt: skip
     segment_size: int | str = _setting(
         "integer", "auto", "Segment size", "memory",
-        "Layers that keep their intermediate results at the same time. Smaller takes less memory and a little more "
-        "time; 0 keeps them all. Auto: the fastest that fits the budget.",
+        "Layers that go through the backward pass as one group; what a size needs is shown by its bar. 0: nothing is "
+        "computed twice, which needs most. Auto: the fastest that fits the budget.",
         unit="layers", low=0, high=10_000, word="auto", advanced=False,
     )  # fmt: skip
     prefix_shared: bool = _setting(

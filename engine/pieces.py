@@ -70,11 +70,14 @@ class Pieces:
             self._attended[index] = self._attend(index, queries, keys, values)
         mixed, sums = self._attended.pop(index)
         slope, of_mixed = self._finish_backward(index, hidden, mixed, slope)
+        inner = attention.inner_product(of_mixed, mixed)
+        mx.eval(inner)
+        del mixed
         of_queries, of_keys, of_values = attention.backward(
-            queries, keys, values, mixed, sums, of_mixed, walk.sight(index)
+            queries, keys, values, sums, inner, of_mixed, walk.sight(index)
         )
         mx.eval(of_queries, of_keys, of_values)
-        del queries, keys, values, mixed, sums, of_mixed
+        del queries, keys, values, sums, inner, of_mixed
         donor = walk.stack.donor(index)
         if donor != index:
             walk.send_back(donor, (of_keys, of_values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from dataclasses import replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
@@ -12,6 +13,7 @@ from app import words
 from app.answers import Row
 from app.calls import Call
 from app.checking import check_arguments
+from app.fitting import MISFIT_CODES, misfit, misfit_notice, objective_for
 from app.pages.page import Page
 from app.pages.problems import Problems
 from app.pages.rowview import RowView
@@ -19,6 +21,7 @@ from app.pages.welcome import Welcome
 from app.session import Session
 from app.widgets.basics import button, clear, column, row
 from app.widgets.legend import Legend
+from engine.errors import EngineError
 from engine.events import Failed
 
 _PAGE = 8
@@ -46,6 +49,7 @@ class DataPage(Page):
         self._call: Call | None = None
         self._asked: list[str] = []
         self._first = 1
+        self._misfit = ("", "")
         self.rows_total = 0
         self._waiting: deque[Row] = deque()
         self._timer = QTimer(self, interval=0)
@@ -84,7 +88,7 @@ class DataPage(Page):
         config, check = self._session.config, self._session.check
         self.stack.setCurrentIndex(1 if config.data else 0)
         self.heading.setText("Data as the model sees it" if config.data else "Data")
-        self.problems.show_check(check.result)
+        self._show_problems()
         if check.failure:
             self.notices.show_failure(check.failure, subject="check", action=("Check again", check.again))
         else:
@@ -105,6 +109,25 @@ class DataPage(Page):
         elif not config.data or check.failure:
             self._forget()
         self._say()
+
+    def _show_problems(self) -> None:
+        """What the check found; where the objective does not fit, that alone: each row would say the same."""
+        check, objective = self._session.check.result, self._session.config.objective
+        reason = misfit(check.format, objective) if check else ""
+        if check and reason:
+            others = [problem for problem in check.problems if problem.code not in MISFIT_CODES]
+            self.problems.show_check(replace(check, problems=others))
+        else:
+            self.problems.show_check(check)
+        if self._misfit == (reason, objective):
+            return  # it may have been dismissed
+        self._misfit = reason, objective
+        self.notices.clear("misfit")
+        if check and reason:
+            fitting = objective_for(check.format, objective)
+            action = (f"Choose {fitting.upper()}", lambda: self._session.change(objective=fitting))
+            told = EngineError(*misfit_notice(check.format, objective))
+            self.notices.show_failure(told, subject="misfit", action=action)
 
     def close_call(self) -> None:
         """Ends a preview under way."""
@@ -163,6 +186,8 @@ class DataPage(Page):
 
     def _say(self) -> None:
         last = min(self.rows_total, self._first + _PAGE - 1)
+        for part in (self._legend, self.previous, self.next):
+            part.setVisible(self.rows_total > 0)  # before there are rows they would explain and turn nothing
         self.previous.setEnabled(self._first > 1)
         self.next.setEnabled(last < self.rows_total)
         if self.rows_total:

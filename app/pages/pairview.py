@@ -17,6 +17,8 @@ from app.widgets.basics import column, fill, label, row
 _WIDE = 640
 # Answers that share less than this are marked by a word: lines under nearly everything would say nothing.
 _ALIKE = 0.2
+# Tokens of the prompt that are shown at first: its answers are to be in sight below it.
+_PROMPT = 240
 
 
 class PairView(QWidget):
@@ -29,7 +31,7 @@ class PairView(QWidget):
         note = "" if marks else "differ throughout"
         if better and [token.id for token in better] == [token.id for token in worse]:
             note = "both are the same"
-        self.prompt = TokenText(prompt, f"{name}, prompt")
+        self.prompt = TokenText(prompt, f"{name}, prompt", limit=_PROMPT)
         self.better = TokenText(better, f"{name}, better answer", marks[0] if marks else ())
         self.worse = TokenText(worse, f"{name}, worse answer", marks[1] if marks else ())
         self.texts = (self.prompt, self.better, self.worse)

@@ -31,18 +31,20 @@ class Look(NamedTuple):
 
 
 class TokenText(QTextBrowser):
-    """As high as its tokens need. Long ones show their beginning until `unfold`.
+    """As high as its tokens need. More than `limit` show their beginning until `unfold`.
 
     `differing` are the indexes of tokens that are underlined.
     """
 
-    def __init__(self, tokens: Sequence[Token], name: str, differing: Collection[int] = ()) -> None:
+    def __init__(
+        self, tokens: Sequence[Token], name: str, differing: Collection[int] = (), *, limit: int = _FOLDED
+    ) -> None:
         super().__init__()
         self._looks = [
             Look(token.trained, token.cut, token.special, index in differing) for index, token in enumerate(tokens)
         ]
         self._tokens = tokens
-        self._limit = _FOLDED
+        self._limit = limit
         self._drawn = 0
         self.setAccessibleName(name)
         self.setFont(font())

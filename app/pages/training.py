@@ -128,7 +128,8 @@ class Facts(Card):
     """Pace, learning rate, gradient, and the measured peak, each with its unit, in one line."""
 
     def __init__(self) -> None:
-        super().__init__(margin=12)
+        super().__init__()
+        self.body.setContentsMargins(16, 12, 16, 12)
         names = ("tokens a second", "learning rate", "gradient", "a step", "peak measured", "peak predicted")
         self.values = {name: label("–", size=17, bold=True) for name in names}
         line = row(spacing=16)

@@ -49,8 +49,8 @@ class DatasetPanel(Panel):
         self.open.setText("Open another file…" if path else "Open a file…")
         self.figures.setText(self._figures())
         check = self.session.check.result
-        self.split.setText(check.split_text if check else "")
-        self.split.setVisible(bool(check and check.split_text))
+        self.split.setText(check.split_text if check and check.usable else "")
+        self.split.setVisible(bool(self.split.text()))
 
     def _figures(self) -> str:
         check = self.session.check.result

@@ -13,12 +13,12 @@ from app.states import Standing
 from app.theme import font
 from app.widgets.basics import label, row
 from app.widgets.legend import Legend
-from app.widgets.planbars import PlanBars, part_color
-from engine.config import GB
+from app.widgets.planbars import PlanBars, part_named
+from engine.config import GB, PAIR_OBJECTIVES
 from engine.errors import EngineError
 from engine.estimate import Plan
 
-_BARS = 5
+_BARS = 4
 _TENTHS = 10  # the slider goes in tenths of a GB
 
 
@@ -77,8 +77,10 @@ class MemoryPanel(Panel):
         suggested = outlook.suggestion.segment_size if outlook.suggestion else None
         plans = _some(outlook.plans, {suggested, taken.segment_size if taken else None})
         self.bars.show_plans(plans, outlook.budget_bytes, suggested, taken.segment_size if taken else None)
-        parts = list(dict.fromkeys(part for plan in plans for part in plan.parts))
-        self.legend.show_entries([(part, part_color(part), "square") for part in parts])
+        parts = [part_named(name) for name in dict.fromkeys(name for plan in plans for name in plan.parts)]
+        self.legend.show_entries([(part.word, part.color, "square") for part in parts])
+        self.legend.setToolTip("\n".join(f"{part.word}: {part.meaning}" for part in parts))
+        self.legend.setAccessibleDescription(self.legend.toolTip())
         self.legend.setVisible(bool(parts))
         self._say(suggested)
 
@@ -88,7 +90,10 @@ class MemoryPanel(Panel):
             self.heading.setText(outlook.problem.message if outlook.problem else self.standing().reason)
             self.suggestion.hide()
             return
-        self.heading.setText(f"Prediction by segment size, for rows of up to {words.plural(outlook.longest, 'token')}:")
+        tokens = words.plural(outlook.longest, "token")
+        pairs = self.session.config.objective in PAIR_OBJECTIVES
+        rows = f"pairs of up to {tokens}, both answers together" if pairs else f"rows of up to {tokens}"
+        self.heading.setText(f"Prediction by segment size, for {rows}:")
         reason = outlook.suggestion.reason if outlook.suggestion else ""
         mark = "\N{CHECK MARK} Suggested. " if suggested is not None else ""
         self.suggestion.setText(mark + reason)
@@ -108,9 +113,11 @@ class MemoryPanel(Panel):
 
 
 def _some(plans: list[Plan], wanted: set[int | None]) -> list[Plan]:
-    """A few of the plans, most memory first: the wanted ones, and others spread evenly between."""
-    ordered = sorted(plans, key=lambda plan: -plan.peak_bytes)
+    """A few of the plans, largest segments first: the wanted ones, the leanest, and others spread evenly between."""
+    ordered = plans[::-1]
     if len(ordered) <= _BARS:
         return ordered
     spread = {round(index * (len(ordered) - 1) / (_BARS - 1)) for index in range(_BARS)}
+    leanest = min(ordered, key=lambda plan: plan.peak_bytes)
+    wanted = {*wanted, leanest.segment_size}
     return [plan for index, plan in enumerate(ordered) if index in spread or plan.segment_size in wanted]

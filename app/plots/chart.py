@@ -192,8 +192,8 @@ class Chart(Card):
     def _arrange(self) -> None:
         table = self.table_button.isChecked()
         self.stack.setCurrentIndex((_TABLE if table else _PLOT) if self.has_data else _EMPTY)
-        for part in (self.value, self.legend):
-            part.setVisible(self.has_data)
+        self.value.setVisible(self.has_data and bool(self.value.text()))
+        self.legend.setVisible(self.has_data)
         if self.has_data and table:
             self._fill_table()
 

@@ -113,7 +113,7 @@ class CurveChart(Chart):
         train, smoothed, validation = curve.words
         found = [(train, curve.color, "line")]
         if self.smooth.isChecked():
-            found = [(train, curve.color, "dash"), (smoothed, curve.color, "line")]
+            found = [(train, curve.color, "thin"), (smoothed, curve.color, "line")]
         if len(measured := self.history.measured(curve.name)):
             found.append((f"{validation} {self.write(measured[-1])}", curve.measured_color, "line"))
         return found

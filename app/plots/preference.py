@@ -29,7 +29,7 @@ class AccuracyChart(CurveChart):
         self.follow_now()
 
     def follow_now(self) -> None:
-        self.plot.setYRange(0, 100, padding=0.06)
+        self.plot.setYRange(0, 100, padding=0.12)  # a flat chart would lose the numbers at its edges
 
 
 class MarginChart(CurveChart):

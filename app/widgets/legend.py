@@ -18,7 +18,7 @@ _LINE = 18
 class Legend(QWidget):
     """Entries of (word, colour, shape) that wrap into lines. A colour is a field of Colors or a #RRGGBB.
 
-    A shape is square, line, dash, dot, plain (the word alone), struck or underlined (the word so drawn).
+    A shape is square, line, thin, dash, dot, plain (the word alone), struck or underlined (the word so drawn).
     """
 
     def __init__(self, entries: Sequence[tuple[str, str, str]] = ()) -> None:
@@ -60,10 +60,12 @@ class Legend(QWidget):
                 painter.setPen(QPen(ink.darker(112), 1))
                 painter.setBrush(ink)
                 painter.drawRoundedRect(QRectF(x + 0.5, middle - _MARK / 2 + 0.5, _MARK - 1, _MARK - 1), 2, 2)
-            elif shape in ("line", "dash"):
+            elif shape in ("line", "thin", "dash"):
                 style = Qt.PenStyle.DotLine if shape == "dash" else Qt.PenStyle.SolidLine
-                painter.setPen(QPen(ink, 2, style))
-                painter.drawLine(x, round(middle), x + _MARK + 2, round(middle))
+                pen = QPen(ink, 1 if shape == "thin" else 2, style)
+                pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+                painter.setPen(pen)
+                painter.drawLine(x, round(middle), x + _MARK, round(middle))
             elif shape == "dot":
                 painter.setPen(Qt.PenStyle.NoPen)
                 painter.setBrush(ink)

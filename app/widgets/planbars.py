@@ -2,36 +2,64 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from typing import NamedTuple
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+)
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import words
 from app.theme import colors, font, theme
 from engine.estimate import Plan
 
 _ROW = 26
+# How many times one of budget and bar may be the other before it no longer decides the scale.
+_FAR = 2
 _NAME = 62
 _VALUE = 74
 
-# In the order they are stacked; a part that is not named here is grey.
-PART_COLORS = {
-    "weights": "#7D8CA3",
-    "adapter": "#4FB3A5",
-    "gradients": "#7BB661",
-    "boundaries": "#E3B341",
-    "kept attention": "#D9607E",
-    "shared keys": "#5AA9D6",
-    "segment": "#F08A4B",
-    "working": "#A9744F",
-    "head": "#B07CE8",
+# A bar that goes on beyond the room it has ends in a slant of this many pixels.
+_TEAR = 7
+
+
+class Part(NamedTuple):
+    """What a person reads of a part of the memory, and its colour."""
+
+    word: str
+    color: str
+    meaning: str
+
+
+# By the name that engine.estimate gives it.
+PARTS = {
+    "weights": Part("model", "#7D8CA3", "the model itself"),
+    "adapter": Part("adapter", "#4FB3A5", "what is trained, with the optimizer's two notes on each number"),
+    "extras": Part("layer inputs", "#9A9AA0", "what this model hands to every layer besides the text so far"),
+    "shared keys and values": Part(
+        "shared by layers", "#5AA9D6", "what some layers compute and later layers use again"
+    ),
+    "gradients": Part("gradients", "#7BB661", "which way each number of the adapter should move"),
+    "boundaries": Part("between segments", "#E3B341", "the state between two segments, kept for the way back"),
+    "kept attention": Part("kept to save time", "#D9607E", "results of attention that would else be computed again"),
+    "segment": Part("layers at work", "#F08A4B", "intermediate results of the layers that go backward together"),
+    "working": Part("working space", "#A9744F", "what one layer takes for a moment on its way back"),
+    "head": Part("head", "#B07CE8", "the scores over the vocabulary, of some tokens at a time"),
 }
-_OTHER = "#9A9AA0"
 
 
-def part_color(part: str) -> str:
-    """The colour of a part of the memory, by the first word of its name."""
-    return next((color for name, color in PART_COLORS.items() if part.startswith(name)), _OTHER)
+def part_named(name: str) -> Part:
+    """The words and the colour of a part; one that the table lacks has its own name and is grey."""
+    return PARTS.get(name, Part(name, "#9A9AA0", ""))
 
 
 def size_name(segment_size: int) -> str:
@@ -86,6 +114,14 @@ class PlanBars(QWidget):
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 6, 6)
         painter.end()
 
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            index = event.pos().y() // _ROW
+            inside = 0 <= index < len(self._plans)
+            QToolTip.showText(event.globalPos(), _contents(self._plans[index]) if inside else "", self)
+            return True
+        return super().event(event)
+
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = int(event.position().y() // _ROW)
         if 0 <= index < len(self._plans):
@@ -101,10 +137,20 @@ class PlanBars(QWidget):
         self.chosen.emit(sizes[max(0, min(len(sizes) - 1, here + step))])
 
     def _scale(self) -> float:
-        """Pixels a byte: the widest bar fills the room, and so does the budget unless it is far away."""
-        widest = max((plan.peak_bytes for plan in self._plans), default=1)
-        reach = max(widest, self._budget) if self._budget < 2 * widest else widest
+        """Pixels a byte: the widest bar fills the room, and so does the budget, unless one is far beyond the other."""
+        peaks = [plan.peak_bytes for plan in self._plans] or [1]
+        reach = max(peaks)
+        if self._budget < _FAR * reach:
+            reach = max(min(reach, _FAR * self._budget), min(peaks), self._budget)
         return (self.width() - _NAME - _VALUE) / max(1, reach)
+
+    def _room(self, top: int) -> QPainterPath:
+        """Where a bar may be drawn: a slanted end tells that it goes on."""
+        end, below = self.width() - _VALUE, top + _ROW
+        room = QPainterPath()
+        room.addPolygon(QPolygonF([QPointF(_NAME, top), QPointF(end + _TEAR, top), QPointF(end, below),
+                                   QPointF(_NAME, below)]))  # fmt: skip
+        return room
 
     def _paint_plan(self, painter: QPainter, plan: Plan, top: int, scale: float) -> None:
         c = colors()
@@ -119,18 +165,28 @@ class PlanBars(QWidget):
         painter.drawText(QRectF(6, top, _NAME, _ROW), left | middle, size_name(plan.segment_size))
         x = float(_NAME)
         painter.setPen(Qt.PenStyle.NoPen)
+        painter.save()
+        painter.setClipPath(self._room(top))
         for part, size in plan.parts.items():
-            painter.setBrush(QColor(part_color(part)))
+            painter.setBrush(QColor(part_named(part).color))
             painter.drawRect(QRectF(x, top + 8, size * scale, _ROW - 16))
             x += size * scale
+        painter.restore()
         painter.setPen(QColor(c.text))
-        value = words.memory(plan.peak_bytes)
+        value = words.memory_beyond(plan.peak_bytes, self._budget)
         mark = "\N{BLACK UP-POINTING TRIANGLE} " if plan.peak_bytes > self._budget else ""
         mark = "\N{CHECK MARK} " if plan.segment_size == self._suggested else mark
         painter.drawText(QRectF(0, top, self.width() - 4, _ROW), Qt.AlignmentFlag.AlignRight | middle, mark + value)
 
     def _sentence(self, plan: Plan) -> str:
-        notes = [f"{size_name(plan.segment_size)}: {words.memory(plan.peak_bytes)} predicted"]
+        peak = words.memory_beyond(plan.peak_bytes, self._budget)
+        notes = [f"{size_name(plan.segment_size)}: {peak} predicted"]
         notes += ["suggested"] if plan.segment_size == self._suggested else []
         notes += ["does not fit"] if plan.peak_bytes > self._budget else []
         return ", ".join(notes)
+
+
+def _contents(plan: Plan) -> str:
+    """The parts of a plan with their sizes, a line each."""
+    parts = [f"{part_named(name).word}: {words.memory(size)}" for name, size in plan.parts.items()]
+    return "\n".join([size_name(plan.segment_size), *parts])

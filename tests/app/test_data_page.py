@@ -1,6 +1,7 @@
 """The Data page: rows as the model sees them, problems with their cures, and checks that fail."""
 
 import pytest
+from PySide6.QtWidgets import QApplication
 
 from app.answers import Token
 from app.pages.pairview import PairView, differences, sides
@@ -73,6 +74,31 @@ def test_a_long_row_opens_in_slices(window, data, qtbot):
     qtbot.waitUntil(lambda: text.height() > 3 * folded)
     qtbot.waitUntil(lambda: view.complete)
     assert '"time": "18:15"' in text.toPlainText()
+
+
+def test_a_pairs_long_prompt_leaves_its_answers_in_sight(window, pairs, qtbot):
+    page = window.data_page
+    window.resize(1280, 800)
+    with qtbot.waitSignal(page.shown, timeout=10_000):
+        window.open_data(pairs("long.jsonl", rows=1))
+    (view,) = page.views
+    qtbot.waitUntil(lambda: view.complete)
+    QApplication.processEvents()
+    assert view.pair.prompt.folded
+    bottom = view.pair.better.mapTo(page.scroll_area.viewport(), view.pair.better.rect().bottomLeft())
+    assert bottom.y() <= page.scroll_area.viewport().height()
+    view.more.click()
+    qtbot.waitUntil(lambda: view.complete)
+    assert not view.pair.prompt.folded
+
+
+def test_before_there_are_rows_nothing_explains_or_turns_them(window, data, qtbot):
+    page = window.data_page
+    window.open_data(data("letters.jsonl"))
+    assert page.next.isHidden()
+    with qtbot.waitSignal(page.shown, timeout=10_000):
+        pass
+    assert not page.next.isHidden()
 
 
 def test_problems_come_with_line_and_cure_and_keep_start_off(window, data, qtbot):

@@ -1,6 +1,7 @@
 """The objective: its own settings, what it needs, and data that chooses it."""
 
 import pytest
+from PySide6.QtWidgets import QPushButton
 
 from app.panels.objective import SENTENCES
 from app.plots.preference import MARGIN_UNITS
@@ -81,9 +82,37 @@ def test_a_persons_choice_stays_and_the_panels_say_what_is_wrong(window, pairs, 
     assert window.bar.text.text() == panel.misfit.text()
     assert not window.bar.start.isEnabled()
     assert len(window.session.check.result.errors) == 12
+    assert window.data_page.problems.isHidden()  # one notice says it for all of them
+    assert len(window.data_page.notices.shown) == 1
     choose(window, "dpo")
     qtbot.waitUntil(lambda: window.bar.start.isEnabled(), timeout=10_000)
     assert panel.misfit.isHidden()
+    assert window.data_page.notices.shown == []
+
+
+def test_a_misfit_is_one_notice_whose_button_is_the_cure(window, pairs, qtbot, opened):
+    opened(pairs())
+    choose(window, "sft")
+    page = window.data_page
+    qtbot.waitUntil(lambda: bool(page.notices.shown), timeout=10_000)
+    (notice,) = page.notices.shown
+    assert notice.message == "Your data holds pairs, and SFT learns from single answers."
+    cure = next(button for button in notice.findChildren(QPushButton) if button.text() == "Choose ORPO")
+    cure.click()
+    assert window.session.config.objective == "orpo"
+    qtbot.waitUntil(lambda: window.bar.start.isEnabled(), timeout=10_000)
+    assert page.notices.shown == []
+
+
+def test_a_dismissed_misfit_stays_away(window, pairs, qtbot, opened):
+    opened(pairs())
+    choose(window, "sft")
+    page = window.data_page
+    qtbot.waitUntil(lambda: bool(page.notices.shown), timeout=10_000)
+    page.notices.shown[0].dismiss.click()
+    window.session.change(rank=8)
+    assert page.notices.shown == []
+    assert window.sidebar.objective.misfit.text() == "Your data holds pairs: choose ORPO or DPO."
 
 
 def test_a_choice_made_before_the_check_has_answered_stays(window, data, qtbot):

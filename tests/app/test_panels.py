@@ -1,12 +1,16 @@
 """The panels: forms from the declarations, refusals in words, and memory that is predicted at once."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QApplication, QLabel
 
+from app import words
 from app.states import State
+from app.widgets.planbars import PARTS, PlanBars
+from engine import estimate
 from engine.config import GB, SETTINGS
 
 
@@ -122,6 +126,66 @@ def test_a_budget_too_small_does_not_fit_and_keeps_start_off(window, sidebar):
     assert window.session.config.memory_budget_gb == "auto"
     assert memory.state.state is State.FITS
     assert window.bar.start.isEnabled()
+
+
+def test_a_size_that_does_not_fit_beside_one_that_does_asks_for_auto(window, sidebar):
+    plans = window.session.outlook.plans
+    whole, leanest = plans[-1].peak_bytes, min(plan.peak_bytes for plan in plans)
+    assert whole > 1.1 * leanest
+    window.session.outlook.budget_bytes = leanest
+    window.session.outlook.suggestion = estimate.suggest(plans, leanest)
+    window.session.config = replace(window.session.config, segment_size=0)
+    assert "Auto" in window.session.memory().reason
+    window.session.outlook.suggestion = estimate.suggest(plans, leanest - 1)
+    assert "lower Rows at a time" in window.session.memory().reason
+    window.session.config = replace(window.session.config, batch_size=1)
+    assert "lower Longest row" in window.session.memory().reason
+
+
+def test_bars_stand_in_order_of_size_and_the_leanest_is_among_them(window, sidebar, monkeypatch):
+    shown = []
+    monkeypatch.setattr(sidebar.memory.bars, "show_plans", lambda plans, *rest: shown.append(plans))
+    window.session.change(max_length=4096, memory_budget_gb=0.1)
+    plans, all_plans = shown[-1], window.session.outlook.plans
+    sizes = [plan.segment_size or len(all_plans) * 100 for plan in plans]
+    assert len(sizes) < len(all_plans)
+    assert sizes == sorted(sizes, reverse=True)
+    assert min(plan.peak_bytes for plan in plans) == min(plan.peak_bytes for plan in all_plans)
+
+
+@pytest.mark.parametrize("budget_gb", [0.1, 1000])
+def test_every_part_of_the_memory_has_its_words(window, sidebar, budget_gb):
+    shape = estimate.architecture(window.session.shelf.folder("sample"))
+    shape = replace(shape, extras=shape.layers * 8, donors=2)
+    config = window.session.config.updated({"accumulate": 2})
+    found = {part for plan in estimate.plans(shape, config, 512, int(budget_gb * GB)) for part in plan.parts}
+    assert len(found) > 6
+    assert found <= set(PARTS)
+    assert all(part.word and part.meaning for part in PARTS.values())
+
+
+def test_a_plan_far_beyond_the_budget_leaves_the_others_their_room(qtbot):
+    def plan(size, gb):
+        return estimate.Plan(size, 0, 0, False, {"weights": int(gb * GB)}, 1.0)
+
+    bars = PlanBars()
+    qtbot.addWidget(bars)
+    bars.resize(288, 60)
+    bars.show_plans([plan(0, 13), plan(6, 0.9)], GB, 6, 6)
+    image = bars.grab().toImage()
+    ratio = image.width() / bars.width()
+    # The budget of 1 GB stands in the middle of 152 pixels: 0.9 GB end near pixel 62 + 68.
+    inside, outside = (image.pixelColor(round(x * ratio), round(39 * ratio)).name() for x in (120, 145))
+    assert inside == PARTS["weights"].color.lower()
+    assert outside != inside
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "text"),
+    [(0.62, 0.6, "0.62 GB"), (0.6001, 0.6, "0.61 GB"), (0.58, 0.6, "0.6 GB"), (1.3, 0.6, "1.3 GB"), (0.05, 0, "51 MB")],
+)
+def test_memory_beyond_a_limit_never_looks_like_the_limit(size, limit, text):
+    assert words.memory_beyond(size * GB, limit * GB) == text
 
 
 def test_bars_are_chosen_by_key_and_click(window, sidebar, qtbot):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engine import attention_arithmetic, attention_kernel, estimate, heads
-from engine.attention import Sight, attend, backward, forward
+from engine.attention import Sight, attend, backward, forward, inner_product
 from engine.backend import mx
 from engine.spans import Forest, is_visible, plain
 
@@ -85,7 +85,7 @@ def test_output_and_gradients(layout, heads, kv_heads, window, monkeypatch):
     (output,), gradients = mx.vjp(lambda q, k, v: attend(q, k, v, sight), arrays, [of_output])
     check(output, gradients)
     output, sums = forward(*arrays, sight)
-    check(output, backward(*arrays, output, sums, of_output, sight))
+    check(output, backward(*arrays, sums, inner_product(of_output, output), of_output, sight))
     # What a GPU does, block by block, is right on the CPU too.
     monkeypatch.setattr(attention_kernel, "_SIZES", (96,))
     for row, forest in enumerate(forests):
@@ -93,7 +93,9 @@ def test_output_and_gradients(layout, heads, kv_heads, window, monkeypatch):
         for now in (True, False):
             mixed, nothing = attention_kernel.forward(*part[:3], sight, forest, now)
             np.testing.assert_allclose(np.array(mixed)[0], expected[row], atol=TOLERANCE * np.abs(expected).max())
-            slopes = attention_kernel.backward(*part[:3], mixed, nothing, part[3], sight=sight, forest=forest, now=now)
+            slopes = attention_kernel.backward(
+                *part[:3], nothing, nothing, part[3], sight=sight, forest=forest, now=now
+            )
             for got, gradient in zip(slopes, wanted, strict=True):
                 np.testing.assert_allclose(
                     np.array(got)[0], gradient[row], atol=TOLERANCE * max(1, np.abs(gradient).max())
