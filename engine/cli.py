@@ -219,13 +219,13 @@ def _scored(row: dict[str, Any]) -> str:
 
 def _estimate(arguments: argparse.Namespace) -> int:
     from engine.data import load_rows, load_tokenizer
-    from engine.estimate import report
+    from engine.estimate import report, row_limit
 
     config = load_config(arguments.config, arguments.set)
     model, largest = _find(config), 0
     if config.data:
         largest = load_rows(config, load_tokenizer(model.path)).largest(config.prefix_shared)
-    result = report(config, model, largest or config.max_length)
+    result = report(config, model, largest or row_limit(config))
     if arguments.json:
         _print_json(result)
         return 0

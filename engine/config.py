@@ -284,8 +284,8 @@ class TrainConfig:
     )  # fmt: skip
     segment_size: int | str = _setting(
         "integer", "auto", "Segment size", "memory",
-        "Layers that go through the backward pass as one group; what a size needs is shown by its bar. 0: nothing is "
-        "computed twice, which needs most. Auto: the fastest that fits the budget.",
+        "How many layers go backward together. The bars show what each size takes: small ones keep more between "
+        "segments, large ones more inside one. 0: the whole model at once. Auto: the fastest that fits.",
         unit="layers", low=0, high=10_000, word="auto", advanced=False,
     )  # fmt: skip
     prefix_shared: bool = _setting(

@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ def budget_bytes(config: TrainConfig, machine: Machine) -> int:
     return max(GB // 4, machine.available_bytes - int(_MARGIN * machine.total_bytes))
 
 
+@cache
 def computes_on_gpu() -> bool:
     """Whether MLX computes on a GPU here, told without loading it."""
     return sys.platform == "darwin" or any(importlib.util.find_spec(name) for name in ("mlx_cuda_12", "mlx_cuda_13"))
@@ -394,20 +396,22 @@ def _best(variants: list[Plan], budget_bytes: int) -> Plan:
 def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
     """The fastest of `plans` that fits."""
     fitting = [plan for plan in plans if plan.peak_bytes <= budget_bytes]
-    budget = f"{budget_bytes / GB:.1f} GB"
+    budget = f"{_gb(budget_bytes)} GB"
     if not fitting:
         least = min(plans, key=lambda plan: plan.peak_bytes)
         return Suggestion(
-            None, f"Nothing fits: even {_name(least)} would need {least.peak_bytes / GB:.1f} of {budget}."
+            None,
+            f"Nothing fits: even {_name(least)} would need {_gb(least.peak_bytes)} of {budget}. Raise the budget, or lower "
+            "the rows at a time or the longest row.",
         )
     best = min(fitting, key=lambda plan: (plan.cost, plan.peak_bytes))
-    reason = f"{_name(best).capitalize()}: {best.peak_bytes / GB:.1f} of {budget}, predicted."
+    reason = f"{_name(best).capitalize()}: {_gb(best.peak_bytes)} of {budget}, predicted."
     faster = [plan for plan in plans if plan.cost < best.cost]
     if faster:
         nearest = min(faster, key=lambda plan: plan.peak_bytes)
-        reason += f" Faster would be {_name(nearest)}, which would need {nearest.peak_bytes / GB:.1f} GB."
+        reason += f" Faster would be {_name(nearest)}, which would need {_gb(nearest.peak_bytes)} GB."
     else:
-        reason += " This is the fastest there is."
+        reason += " No other is faster, by prediction."
     return Suggestion(best.segment_size, reason)
 
 
@@ -426,8 +430,8 @@ def choose(shape: Architecture, config: TrainConfig, longest: int, budget_bytes:
     fits = longest_that_fits(shape, config, longest, budget_bytes)
     cure = f"Set the longest row (max_length) to {fits:,} tokens or less, " if fits else "Take a smaller model, "
     raise EngineError(
-        f"Training would need {chosen.peak_bytes / GB:.1f} GB, by prediction, and the budget is "
-        f"{budget_bytes / GB:.1f} GB ({_name(chosen)}).",
+        f"Training would need {_gb(chosen.peak_bytes)} GB, by prediction, and the budget is "
+        f"{_gb(budget_bytes)} GB ({_name(chosen)}).",
         cure + "lower the rows at a time (batch_size), or raise the memory budget.",
         kind="memory",
     )
@@ -459,6 +463,11 @@ def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, A
         ],
         "suggested": {"segment_size": suggestion.segment_size, "reason": suggestion.reason},
     }
+
+
+def _gb(size: int) -> str:
+    """GB to two digits after the point: with one, what does not fit can read like what does."""
+    return f"{size / GB:.2f}"
 
 
 def _name(plan: Plan) -> str:

@@ -94,7 +94,7 @@ def parse_line(line: int, raw: bytes) -> Row | Problem:
         return error(
             line,
             "broken_json",
-            f"Line {line} is not valid JSON at column {cause.colno}: {cause.msg}.",
+            f"Line {line} is not valid JSON at column {cause.colno}: {_reason(cause)}.",
             "Mend that place: a row is one JSON object on one line.",
         )
     except UnicodeEncodeError:
@@ -119,6 +119,13 @@ def parse_line(line: int, raw: bytes) -> Row | Problem:
             'Write the row as an object, for example {"prompt": "...", "completion": "..."}.',
         )
     return Row(line, value)
+
+
+def _reason(cause: json.JSONDecodeError) -> str:
+    """Python's reason, as the end of a sentence."""
+    if cause.msg.startswith("Unterminated string"):
+        return "a text that begins there has no closing quotation mark"
+    return cause.msg
 
 
 _JSON_NAMES = {
