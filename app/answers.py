@@ -44,6 +44,7 @@ class Check(_Answer):
     split_text: str = ""
     longest: int = 0
     largest: int = 0
+    largest_apart: int = 0
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:

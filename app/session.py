@@ -222,7 +222,10 @@ class Session(QObject):
         self._predict()
 
     def _predict(self) -> None:
-        largest = self.check.result.largest if self.check.result else 0
+        found = self.check.result
+        largest = 0
+        if found is not None:
+            largest = found.largest if self.config.prefix_shared else found.largest_apart
         self.outlook.follow(self.config, self.shelf.folder(self.config.model), largest)
 
     def _remembered(self) -> TrainConfig:

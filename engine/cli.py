@@ -34,8 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EngineError as error:
         failed = Failed(error.kind, error.message, error.hint)
     except BrokenPipeError:
-        # Whoever read us has gone. Python would complain when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _stop_printing()  # whoever read us has gone
         return 1
     except KeyboardInterrupt:
         return 130
@@ -55,6 +54,13 @@ def _tell_failure(failed: Failed, as_json: bool) -> int:
     else:
         print(f"{failed.message}\n{failed.hint}\n{failed.details}".rstrip(), file=sys.stderr)
     return 1 if failed.kind == "internal" else 2
+
+
+def _stop_printing() -> None:
+    """What is still printed goes nowhere: Python would complain when it flushes stdout at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -224,7 +230,7 @@ def _estimate(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.set)
     model, largest = _find(config), 0
     if config.data:
-        largest = load_rows(config, load_tokenizer(model.path)).largest(config.prefix_shared)
+        largest = load_rows(config, load_tokenizer(model.path)).largest(config)
     result = report(config, model, largest or row_limit(config))
     if arguments.json:
         _print_json(result)
@@ -254,7 +260,12 @@ def _train(arguments: argparse.Namespace) -> int:
     for event in train(config, stopped):
         if isinstance(event, Failed):
             status = 1 if event.kind == "internal" else 2
-        show(event)
+        try:
+            show(event)
+        except BrokenPipeError:
+            # Whoever read us has gone, as when the window dies: the run stops and saves, unheard.
+            _stop_printing()
+            stopped.ask()
     return status
 
 
@@ -292,9 +303,10 @@ class _StopSignal:
         self._on_eof = on_eof
         self._asked = False
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
+            signal.signal(number, self.ask)
 
-    def _ask(self, *_: Any) -> None:
+    def ask(self, *_: Any) -> None:
+        """From now on it is true."""
         self._asked = True
 
     def __call__(self) -> bool:

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +204,16 @@ def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:
     An adapter to continue from has its own number; EngineError where it can't be read.
     """
     if config.adapter:
-        tensors = open_adapter(Path(config.adapter).expanduser()).tensors
-        return sum(math.prod(tensor.shape) for tensor in tensors.values())
+        return _continued_parameters(Path(config.adapter).expanduser())
     first = shape.layers - min(config.last_layers or shape.layers, shape.layers)
     adapted = [one for one in shape.linears if one.name in config.targets and one.layer >= first]
     numbers = sum(one.experts * config.rank * (one.inputs + one.outputs) for one in adapted)
     return numbers + (sum(one.outputs for one in adapted) if config.adapter_kind == "dora" else 0)
+
+
+@lru_cache(maxsize=8)
+def _continued_parameters(folder: Path) -> int:
+    return sum(math.prod(tensor.shape) for tensor in open_adapter(folder).tensors.values())
 
 
 def row_limit(config: TrainConfig) -> int:
@@ -255,7 +259,7 @@ class _Sizes:
             scores=FLOAT32 * (1 if config.pack else config.batch_size) * shape.heads * block * length,
             saved=tokens * saved,
             recorded=tokens * wide,
-            tile=min(TILE * (1 if config.pack else config.batch_size), tokens) * tile,
+            tile=min(TILE * (1 if config.pack else 2 * config.batch_size), tokens) * tile,
             logits=min(config.head_chunk, tokens) * shape.vocabulary,
             adapter=FLOAT32 * adapter_parameters(shape, config),
         )
@@ -401,8 +405,8 @@ def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
         least = min(plans, key=lambda plan: plan.peak_bytes)
         return Suggestion(
             None,
-            f"Nothing fits: even {_name(least)} would need {_gb(least.peak_bytes)} of {budget}. Raise the budget, or lower "
-            "the rows at a time or the longest row.",
+            f"Nothing fits: even {_name(least)} would need {_gb(least.peak_bytes)} of {budget}. Raise the budget, or "
+            "lower the rows at a time or the longest row.",
         )
     best = min(fitting, key=lambda plan: (plan.cost, plan.peak_bytes))
     reason = f"{_name(best).capitalize()}: {_gb(best.peak_bytes)} of {budget}, predicted."

@@ -135,7 +135,7 @@ _BY_NAME: dict[str, type[Event]] = {
 
 def to_line(event: Event) -> str:
     """The event as one line of JSON, without the line end."""
-    return json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False)
+    return json.dumps({"event": type(event).__name__.lower(), **asdict(event)}, ensure_ascii=False, allow_nan=False)
 
 
 def from_line(line: str) -> Event:

@@ -1,8 +1,9 @@
-"""DPO's reference: what the model without its adapter thinks of the same targets."""
+"""DPO's reference: what the model thought of the same targets before training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -14,22 +15,45 @@ from engine.models.adapter import without_adapter
 from engine.models.stack import Stack
 from engine.segmented import Plan, score
 
+from mlx.utils import tree_map
+
 
 class Reference:
-    """log p of a batch's targets under the model as it was, computed once for each row and kept: 4 bytes a target."""
+    """log p of a batch's targets under the model as it was, computed once for each row and kept: 4 bytes a target.
 
-    def __init__(self, stack: Stack, plan: Plan) -> None:
+    That is the model without its adapter; where an adapter is `continued`, the model with the adapter as it came.
+    """
+
+    def __init__(self, stack: Stack, plan: Plan, continued: bool) -> None:
         self._stack, self._plan = stack, plan
         self._known: dict[Item, npt.NDArray[np.float32]] = {}
+        parameters = stack.model.trainable_parameters()
+        self._start = tree_map(mx.array, parameters) if continued else None
 
     def __call__(self, batch: Batch, items: Sequence[Item]) -> mx.array:
         """float32 [targets], in the batch's order. No gradients, no dropout."""
         rows = [batch.kinds.rows == row for row in range(len(items))]
         if any(item not in self._known for item in items):
-            with without_adapter(self._stack.model):
+            with self._before():
                 values = np.array(score(self._stack, batch, self._plan))
             self._known.update({item: values[own] for item, own in zip(items, rows, strict=True)})
         reference = np.empty(len(batch.targets), np.float32)
         for item, own in zip(items, rows, strict=True):
             reference[own] = self._known[item]
         return mx.array(reference)
+
+    @contextmanager
+    def _before(self) -> Iterator[None]:
+        model = self._stack.model
+        if self._start is None:
+            with without_adapter(model):
+                yield
+            return
+        now, training = model.trainable_parameters(), model.training
+        model.update(self._start)
+        model.eval()
+        try:
+            yield
+        finally:
+            model.update(now)
+            model.train(training)

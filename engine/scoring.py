@@ -15,15 +15,13 @@ from engine.data.batch import layout_of, make_batch
 from engine.data.rows import load_rows
 from engine.data.targets import Part, Targets
 from engine.errors import EngineError
+from engine.estimate import TILE
 from engine.models.adapter import load_adapter
 from engine.models.find import find_model
 from engine.models.load import load_stack
 from engine.objectives import ORPO, objective_of
 from engine.reference import Reference
 from engine.segmented import Plan, score
-
-# Tokens that go through a layer's wide parts at a time.
-_TILE = 512
 
 
 def score_rows(config: TrainConfig, adapter: Path | None) -> dict[str, Any]:
@@ -36,15 +34,15 @@ def score_rows(config: TrainConfig, adapter: Path | None) -> dict[str, Any]:
     folder = find_model(config.model)
     dataset = load_rows(config, load_tokenizer(folder.path)).dataset
     if not dataset.examples:
-        first = dataset.problems[0]
+        first = next(problem for problem in dataset.problems if problem.severity == "error")
         raise EngineError(first.message, first.fix)
     stack = load_stack(folder)
     if adapter is not None:
         load_adapter(stack.model, adapter)
     stack.model.eval()
-    plan = Plan(1, 0, _TILE, head=config.head, head_chunk=config.head_chunk, head_epsilon=config.head_epsilon)
+    plan = Plan(1, 0, TILE, head=config.head, head_chunk=config.head_chunk, head_epsilon=config.head_epsilon)
     objective, layout = objective_of(config), layout_of(config)
-    reference = Reference(stack, plan) if objective.needs_reference else None
+    reference = Reference(stack, plan, continued=False) if objective.needs_reference else None
     items, size = dataset.examples, config.batch_size
     batches = [(part, make_batch(part, layout)) for part in (items[n : n + size] for n in range(0, len(items), size))]
     totals = objective.totals(batches[0][1].kinds)

@@ -116,7 +116,7 @@ def score(stack: Stack, batch: Batch, plan: Plan) -> mx.array:
         walker = Pieces(walk, plan.tile or batch.ids.shape[1], keep_attention=False)
         hidden = walker.forward(range(len(stack.layers)), walk.take_start())
     normed = stack.norm(_picked(hidden, batch))
-    head = replace(plan, kept=0).head_plan(stack, len(batch.targets))
+    head = plan.head_plan(stack, len(batch.targets))  # the one that trains: DPO compares the two
     return log_probabilities(stack.head, normed, mx.array(batch.targets), head)
 
 

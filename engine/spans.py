@@ -12,7 +12,7 @@ roots; a preference pair is a prompt with two children; one plain row is the for
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -38,6 +38,8 @@ class Forest:
 
     positions: Ints
     until: Ints
+    # With the forest, not in a cache of the module: that would hold on to the forests of many past batches.
+    _blocks: dict[tuple[int, int | None], tuple[Block, ...]] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def length(self) -> int:
@@ -50,10 +52,14 @@ class Forest:
 
     def blocks(self, size: int, window: int | None) -> tuple[Block, ...]:
         """The sequence in blocks of `size` queries, with the keys that spans and the window leave to each."""
-        return _blocks(self, size, window)
+        if (size, window) not in self._blocks:
+            starts = range(0, self.length, size)
+            found = tuple(_block(self, start, min(start + size, self.length), window) for start in starts)
+            self._blocks[size, window] = found
+        return self._blocks[size, window]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def plain(length: int) -> Forest:
     """One span of `length` tokens."""
     return Forest(np.arange(length, dtype=np.int32), np.full(length, length, np.int32))
@@ -66,13 +72,6 @@ def is_visible(forest: Forest, queries: Ints, keys: Ints, window: int | None) ->
     if window is not None:
         seen &= forest.positions[query] - forest.positions[key] < window
     return seen
-
-
-@lru_cache(maxsize=256)
-def _blocks(forest: Forest, size: int, window: int | None) -> tuple[Block, ...]:
-    return tuple(
-        _block(forest, start, min(start + size, forest.length), window) for start in range(0, forest.length, size)
-    )
 
 
 def _block(forest: Forest, start: int, end: int, window: int | None) -> Block:

@@ -9,6 +9,7 @@ import operator
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -71,7 +72,8 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     yield Stage("data", "Reading the data")
     rows = usable_rows(config, load_tokenizer(folder.path))
     budget = estimate.budget_bytes(config, estimate.machine())
-    chosen = estimate.choose(estimate.architecture_of(folder), config, rows.largest(config.prefix_shared), budget)
+    together = replace(config, batch_size=min(config.batch_size, len(rows.train) or 1))
+    chosen = estimate.choose(estimate.architecture_of(folder), together, rows.largest(config), budget)
     yield Stage("model", f"Loading {folder.path.name}")
     if not has_fast_blas:
         yield Stage("model", "OpenBLAS is missing, so this takes about 30 times as long: install libopenblas0.")
@@ -83,9 +85,14 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     run = RunFolder(new_run_folder(config))
     run.write_config(config)
     training = _Training(config, folder, stack, rows, plan_of(config, chosen), run, budget)
-    for event in training.events(chosen.peak_bytes, stop):
-        run.append(event)
-        yield event
+    try:
+        for event in training.events(chosen.peak_bytes, stop):
+            run.append(event)
+            yield event
+    except EngineError as error:
+        if error.kind != "disk":  # or this could not be written either
+            run.append(Failed(error.kind, error.message, error.hint))
+        raise
 
 
 def plan_of(config: TrainConfig, chosen: estimate.Plan) -> Plan:
@@ -121,7 +128,9 @@ class _Training:
         self.optimizer = Optimizer(config, self.steps)
         self.objective = objective_of(config)
         self.layout = layout_of(config)
-        self.reference = Reference(stack, plan) if self.objective.needs_reference else None
+        self.reference = (
+            Reference(stack, plan, continued=bool(config.adapter)) if self.objective.needs_reference else None
+        )
         self.meter = PhaseMeter()
         self.peak_bytes = 0
 
@@ -142,7 +151,7 @@ class _Training:
             trainable_parameters=parameters,
         )
         begun, losses, done = time.perf_counter(), [0.0], 0
-        yield from self._evaluated(0)
+        yield from self._evaluated(0, stop)
         for number, batches in enumerate(self._steps(), start=1):
             step = self._step(number, batches, stop)
             if step is None:
@@ -151,7 +160,7 @@ class _Training:
             done = number
             yield step
             if self._looks_after(number):
-                yield from self._evaluated(number)
+                yield from self._evaluated(number, stop)
                 yield self._saved(number)
         if not self._looks_after(done) or not done:
             yield self._saved(done)
@@ -208,11 +217,7 @@ class _Training:
                 sums += share.preference
             del share
         rate, norm = self.optimizer.update(self.stack.model, gradients, number)
-        if not math.isfinite(loss) or not math.isfinite(norm):
-            raise EngineError(
-                f"In step {number} the loss stopped being a number: training went astray.",
-                "Start again with a lower learning rate, a third of this one for a start.",
-            )
+        _check_finite(number, loss, norm)
         peak = max(self.meter.peak_bytes, mx.get_peak_memory())  # the update's own peak included
         self.peak_bytes = max(self.peak_bytes, peak)
         seconds = time.perf_counter() - begun
@@ -238,20 +243,23 @@ class _Training:
     def _looks_after(self, number: int) -> bool:
         """Whether the validation rows are measured, and the adapter saved, after step `number`."""
         every = self.config.evaluate_every
-        gap = max(1, self.steps // _LOOKS) if isinstance(every, str) else every
+        gap = math.ceil(self.steps / _LOOKS) if isinstance(every, str) else every
         return bool(gap) and (number % gap == 0 or number == self.steps)
 
-    def _evaluated(self, number: int) -> Iterator[Evaluated]:
+    def _evaluated(self, number: int, stop: Callable[[], bool]) -> Iterator[Evaluated]:
         if not self.rows.valid or self.config.evaluate_every == 0:
             return
         self.stack.model.eval()
         batches = self._batches(self.rows.valid)
         totals, loss, sums = self._totals(batches), 0.0, np.zeros(4)
         for items, batch in batches:
+            if stop():
+                return
             outcome = self._loss(items, batch, totals)(score(self.stack, batch, self.plan))
             loss += float(np.array(outcome.loss))
             if outcome.preference is not None:
                 sums += np.array(outcome.preference)
+        _check_finite(number, loss)
         yield Evaluated(
             step=number,
             loss=loss,
@@ -265,6 +273,14 @@ class _Training:
             lambda folder: save_adapter(self.stack.model, self.config, str(self.folder.path), folder)
         )
         return Saved(step=number, path=str(self.run.adapter))
+
+
+def _check_finite(step: int, *values: float) -> None:
+    if not all(math.isfinite(value) for value in values):
+        raise EngineError(
+            f"In step {step} the loss stopped being a number: training went astray.",
+            "Start again with a lower learning rate, a third of this one for a start.",
+        )
 
 
 def _preference(sums: np.ndarray, totals: Totals) -> Preference | None:

@@ -19,7 +19,7 @@ class Layout:
     """How rows become sequences. None of it changes a result.
 
     `pack`: all rows of a batch in one sequence. `share`: a pair's prompt once for both responses.
-    `prompts`: prompts of chosen rows are targets too (ORPO's full scope).
+    `prompts`: prompts of chosen rows, up to the first answer, are targets too (ORPO's full scope).
     """
 
     pack: bool = True

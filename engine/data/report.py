@@ -17,7 +17,8 @@ def report(rows: Rows, prompts: bool = False) -> dict[str, Any]:
 
     `prompts`: the prompts of chosen rows are trained too, as by ORPO's full scope. `tokens` counts what is kept of the
     usable rows, `longest` and `lengths` whole rows. A pair is as long as its longer side; in the total both sides
-    count, a shared prompt once. `largest` is the most tokens that a usable row brings into a batch. `lengths` holds at
+    count, a shared prompt once. `largest` is the most tokens that a usable row
+    brings into a batch, `largest_apart` where prompts are not shared. `lengths` holds at
     most MAX_LENGTHS rows, taken evenly over the file.
     """
     dataset = rows.dataset
@@ -43,6 +44,7 @@ def report(rows: Rows, prompts: bool = False) -> dict[str, Any]:
         "split": {"train": len(rows.train), "valid": len(rows.valid)},
         "split_text": rows.sentence,
         "longest": int(dataset.lengths.max(initial=0)),
-        "largest": rows.largest(shared=True),
+        "largest": max((item.tokens for item in examples), default=0),
+        "largest_apart": max((item.tokens_apart for item in examples), default=0),
         "lengths": lengths.tolist(),
     }

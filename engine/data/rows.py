@@ -36,14 +36,10 @@ class Rows:
         own = (replace(found, message=f"{name}: {found.message}") for found in self.valid_dataset.problems)
         return (*self.dataset.problems, *own)
 
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest row, of a pair its longer side's."""
-        return max((item.length for item in self.train + self.valid), default=0)
-
-    def largest(self, shared: bool) -> int:
-        """The most tokens that a row brings into a batch: of a pair both sides, with its prompt once or twice."""
-        return max((item.tokens if shared else item.unshared_tokens for item in self.train + self.valid), default=0)
+    def largest(self, config: TrainConfig) -> int:
+        """The most tokens that a row brings into a batch: of a pair both sides, its prompt once where it is shared."""
+        items = self.train + self.valid
+        return max((item.tokens if config.prefix_shared else item.tokens_apart for item in items), default=0)
 
 
 def load_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:

@@ -37,7 +37,7 @@ class Example:
         return len(self.ids)
 
     @property
-    def unshared_tokens(self) -> int:
+    def tokens_apart(self) -> int:
         """The same: a row shares nothing."""
         return len(self.ids)
 
@@ -79,9 +79,9 @@ class Pair:
         return self.chosen.length + self.rejected.length - self.shared
 
     @property
-    def unshared_tokens(self) -> int:
-        """Tokens that go through the model where prompts are not shared."""
-        return self.chosen.length + self.rejected.length
+    def tokens_apart(self) -> int:
+        """The same where prompts are not shared: at most two rows as long as the longer side."""
+        return 2 * self.length
 
     @property
     def prompt_targets(self) -> int:

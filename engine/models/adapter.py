@@ -112,11 +112,6 @@ def without_adapter(model: nn.Module) -> Iterator[None]:
         model.update_modules(tree_unflatten(adapted))
 
 
-def adapter_layers(model: nn.Module) -> list[AdaptedLayer]:
-    """Every adapted linear layer of the model."""
-    return [layer for _, layer in _adapted(model)]
-
-
 def _adapted(model: nn.Module) -> list[tuple[str, AdaptedLayer]]:
     return [(name, module) for name, module in model.named_modules() if isinstance(module, _ADAPTED)]
 

@@ -31,6 +31,11 @@ FAMILIES = {
     "gemma4_unified": "Gemma 4",
 }
 
+# Parts of a model that mlx-lm leaves out.
+_SENSES = frozenset(
+    {"vision_tower", "multi_modal_projector", "audio_tower", "embed_audio", "embed_vision", "vision_embedder"}
+)
+
 _CONFIG_LIMIT = 16 * 1024**2
 _HEADER_LIMIT = 256 * 1024**2
 _ITEM_BITS = {
@@ -90,7 +95,9 @@ class ModelFolder:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        return {name: tensor for file in self.weight_files for name, tensor in read_header(file).items()}
+        """Those of the language model; what sees or hears is left out when it is loaded."""
+        found = {name: tensor for file in self.weight_files for name, tensor in read_header(file).items()}
+        return {name: tensor for name, tensor in found.items() if _SENSES.isdisjoint(name.split("."))}
 
     def check_usable(self) -> None:
         """EngineError unless the engine can train this model."""

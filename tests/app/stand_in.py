@@ -87,7 +87,7 @@ def check(arguments):
         tokens={"median": 60, "p95": 70, "max": 90, "total": 60 * rows}, trained_tokens=25 * rows,
         truncated_rows=0, rows_without_targets=0, split={"train": rows - valid, "valid": valid},
         split_text=f"{valid} rows are set aside to measure with and never trained.",
-        longest=90, largest=90, lengths=[60] * rows,
+        longest=90, largest=90, largest_apart=120, lengths=[60] * rows,
     )  # fmt: skip
     return 2 if problems else 0
 

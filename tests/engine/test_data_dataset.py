@@ -237,6 +237,7 @@ def test_report(tokenizer, tmp_path):
         "split_text": "Too few rows to set some aside: the one row is trained, none measured.",
         "longest": int(dataset.lengths[0]),
         "largest": length,
+        "largest_apart": length,
         "lengths": dataset.lengths.tolist(),
     }
     path = write(tmp_path / "a.jsonl", [{"text": "the mill " * (1 + n % 50)} for n in range(250)])
@@ -363,7 +364,7 @@ def test_own_validation_rows_are_read_by_the_same_rules(tokenizer, tmp_path):
     config = TrainConfig(data=str(data))
     rows = load_rows(config, tokenizer)
     assert (len(rows.train), len(rows.valid), rows.valid_dataset, rows.problems) == (54, 6, None, ())
-    assert rows.longest == max(example.length for example in rows.dataset.examples)
+    assert rows.largest(TrainConfig()) == max(example.tokens for example in rows.dataset.examples)
     assert usable_rows(config, tokenizer).sentence == rows.sentence
     config = TrainConfig(data=str(data), valid=str(own))
     rows = load_rows(config, tokenizer)

@@ -165,6 +165,49 @@ def test_what_can_not_be_met_fails_with_cause_and_cure(name, config, tmp_path):
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in before.items()), "a file was overwritten"
 
 
+def write_pairs(path, count=60):
+    lines = [{"prompt": f"Say {n}.", "chosen": f"{n}, gladly.", "rejected": f"No {n}!"} for n in range(count)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+@pytest.mark.parametrize("objective", ["orpo", "dpo"])
+def test_pairs_are_learned_and_told(objective, config, tmp_path):
+    pairs = write_pairs(tmp_path / "pairs.jsonl")
+    events = list(train(config.updated({"objective": objective, "data": pairs, "steps": 9, "learning_rate": 0.02})))
+    looks = [event for event in events if isinstance(event, Evaluated)]
+    assert looks[-1].loss < looks[0].loss
+    assert looks[-1].preference.margin > looks[0].preference.margin
+    assert looks[-1].preference.accuracy > 0.9
+    assert all(event.preference is not None for event in events if isinstance(event, Step))
+    if objective == "dpo":  # nothing has moved yet: every margin is 0
+        assert looks[0].loss == pytest.approx(np.log(2), abs=1e-6)
+
+
+def test_dpo_that_goes_on_from_an_adapter_compares_with_the_model_that_it_came_with(config, tmp_path):
+    first = list(train(config))[-1]
+    again = config.updated(
+        {
+            "objective": "dpo",
+            "data": write_pairs(tmp_path / "pairs.jsonl"),
+            "adapter": str(Path(first.adapter).parent),
+            "output": str(tmp_path / "again"),
+            "dropout": 0.0,
+        }
+    )
+    look = next(event for event in train(again) if isinstance(event, Evaluated))
+    assert look.loss == pytest.approx(np.log(2), abs=1e-6)
+
+
+def test_training_gone_astray_fails_and_leaves_the_last_good_adapter(config, tmp_path):
+    wild = {"learning_rate": 1.0, "scale": 1000, "max_grad_norm": 0, "lora_plus": 64, "steps": 60, "evaluate_every": 1}
+    events = list(train(config.updated(wild)))
+    assert isinstance(events[-1], Failed)
+    assert "astray" in events[-1].message
+    assert all(np.isfinite(event.loss) for event in events if isinstance(event, (Step, Evaluated)))
+    assert '"failed"' in (tmp_path / "run" / "events.jsonl").read_text().splitlines()[-1]
+
+
 def test_a_full_disk_is_told(config, tmp_path, monkeypatch):
     """The child may write files of 20 kB at most, as on a disk that is full after them."""
     settings = tmp_path / "config.json"
