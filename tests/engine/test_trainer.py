@@ -148,7 +148,10 @@ FAILURES = {
     "a hub name": lambda config, path: {"model": "owner/name"},
     "another family": lambda config, path: {"model": str(write_llama(path / "m", model_type="mamba"))},
     "own code": lambda config, path: {"model": str(write_llama(path / "m", model_file="evil.py"))},
-    "too little memory": lambda config, path: {"memory_budget_gb": 0.1, "rank": 1024, "batch_size": 4096},
+    "too little memory": lambda config, path: {
+        "memory_budget_gb": 0.1,
+        "model": str(write_llama(path / "m", layers=8, hidden_size=512, intermediate_size=2048)),
+    },
     "run folder in use": lambda config, path: {"output": str(path)},
     "no numbers": lambda config, path: {"model": str(write_llama(path / "m", rms_norm_eps=-1e9))},
 }
