@@ -9,6 +9,9 @@ shares and their gradients add up, however the rows were batched.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -152,6 +155,11 @@ def objective_of(config: TrainConfig) -> Objective:
         case "dpo":
             return DPO(config.dpo_beta)
     return SFT()
+
+
+def totals_of(objective: Objective, batches: Iterable[Targets]) -> Totals:
+    """What all the batches of an optimizer step, or of a look at rows, hold together."""
+    return functools.reduce(operator.add, map(objective.totals, batches))
 
 
 def log1mexp(x: mx.array) -> mx.array:

@@ -11,7 +11,7 @@ import numpy as np
 from engine.backend import mx
 from engine.config import PAIR_OBJECTIVES, TrainConfig
 from engine.data import load_tokenizer
-from engine.data.batch import layout_of, make_batch
+from engine.data.batch import batches_of, layout_of
 from engine.data.rows import load_rows
 from engine.data.targets import Part, Targets
 from engine.errors import EngineError
@@ -19,7 +19,7 @@ from engine.estimate import TILE
 from engine.models.adapter import load_adapter
 from engine.models.find import find_model
 from engine.models.load import load_stack
-from engine.objectives import ORPO, objective_of
+from engine.objectives import ORPO, objective_of, totals_of
 from engine.reference import Reference
 from engine.segmented import Plan, score
 
@@ -43,11 +43,8 @@ def score_rows(config: TrainConfig, adapter: Path | None) -> dict[str, Any]:
     plan = Plan(1, 0, TILE, head=config.head, head_chunk=config.head_chunk, head_epsilon=config.head_epsilon)
     objective, layout = objective_of(config), layout_of(config)
     reference = Reference(stack, plan, continued=False) if objective.needs_reference else None
-    items, size = dataset.examples, config.batch_size
-    batches = [(part, make_batch(part, layout)) for part in (items[n : n + size] for n in range(0, len(items), size))]
-    totals = objective.totals(batches[0][1].kinds)
-    for _, batch in batches[1:]:
-        totals += objective.totals(batch.kinds)
+    batches = batches_of(dataset.examples, config.batch_size, layout)
+    totals = totals_of(objective, [batch.kinds for _, batch in batches])
     rows, loss = [], 0.0
     for part, batch in batches:
         log_p = score(stack, batch, plan)

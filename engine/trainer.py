@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import operator
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +15,7 @@ from engine import estimate
 from engine.backend import has_fast_blas, mx
 from engine.config import TrainConfig
 from engine.data import load_tokenizer
-from engine.data.batch import Batch, layout_of, make_batch, row_order
+from engine.data.batch import Batch, batches_of, layout_of, row_order
 from engine.data.rows import Rows, usable_rows
 from engine.data.tokenize import Item
 from engine.errors import EngineError
@@ -29,7 +27,7 @@ from engine.models.folder import ModelFolder
 from engine.models.load import load_stack
 from engine.models.sample import is_ready
 from engine.models.stack import Stack
-from engine.objectives import Totals, objective_of
+from engine.objectives import Totals, objective_of, totals_of
 from engine.optimizer import Optimizer
 from engine.reference import Reference
 from engine.runs import RunFolder, new_run_folder
@@ -186,9 +184,7 @@ class _Training:
             yield self._batches([rows[number] for number in numbers])
 
     def _batches(self, items: Sequence[Item]) -> list[_Sized]:
-        size = self.config.batch_size
-        parts = [items[start : start + size] for start in range(0, len(items), size)]
-        return [(part, make_batch(part, self.layout)) for part in parts]
+        return batches_of(items, self.config.batch_size, self.layout)
 
     def _loss(self, items: Sequence[Item], batch: Batch, totals: Totals) -> Loss:
         """The objective over one batch, as its share of `totals`."""
@@ -196,7 +192,7 @@ class _Training:
         return lambda log_p: self.objective(log_p, batch.kinds, totals, reference)
 
     def _totals(self, batches: list[_Sized]) -> Totals:
-        return functools.reduce(operator.add, (self.objective.totals(batch.kinds) for _, batch in batches))
+        return totals_of(self.objective, [batch.kinds for _, batch in batches])
 
     def _step(self, number: int, batches: list[_Sized], stop: Callable[[], bool]) -> Step | None:
         """One optimizer step, or None when it was stopped before its end."""

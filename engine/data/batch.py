@@ -76,6 +76,12 @@ def make_batch(items: Sequence[Item], layout: Layout = Layout()) -> Batch:
     return _joined(sequences)
 
 
+def batches_of(items: Sequence[Item], size: int, layout: Layout) -> list[tuple[Sequence[Item], Batch]]:
+    """`items` in their order, `size` at a time, each with the batch that they make."""
+    parts = [items[start : start + size] for start in range(0, len(items), size)]
+    return [(part, make_batch(part, layout)) for part in parts]
+
+
 def row_order(rows: int, seed: int) -> Iterator[int]:
     """Row numbers without end: every row once an epoch, each epoch in an order of its own."""
     epoch = 0
