@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from engine import estimate
+from engine import architecture, estimate, machine
 from engine.config import TrainConfig
 from engine.errors import EngineError
 
@@ -22,24 +22,24 @@ class Outlook(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.machine = estimate.machine()
+        self.machine = machine.machine()
         self.budget_bytes = 0
         self.plans: list[estimate.Plan] = []
         self.suggestion: estimate.Suggestion | None = None
         self.problem: EngineError | None = None
         self.longest = 0
-        self._architecture: tuple[Path, estimate.Architecture] | None = None
+        self._architecture: tuple[Path, architecture.Architecture] | None = None
 
     def follow(self, config: TrainConfig, folder: Path | None, longest: int) -> None:
         """Predicts for `config`, the model in `folder` (None: not here yet) and rows of `longest` tokens, or 0."""
         self.problem, self.plans, self.suggestion = None, [], None
         limit = estimate.row_limit(config)
         self.longest = min(longest, limit) if longest else limit
-        self.budget_bytes = estimate.budget_bytes(config, self.machine)
+        self.budget_bytes = machine.budget_bytes(config, self.machine)
         if folder is not None:
             try:
                 if self._architecture is None or self._architecture[0] != folder:
-                    self._architecture = folder, estimate.architecture(folder)
+                    self._architecture = folder, architecture.architecture(folder)
                 self.plans = list(estimate.plans(self._architecture[1], config, self.longest, self.budget_bytes))
                 self.suggestion = estimate.suggest(self.plans, self.budget_bytes)
             except EngineError as error:
@@ -48,7 +48,7 @@ class Outlook(QObject):
 
     def refresh_machine(self) -> None:
         """Looks again at how much memory is free."""
-        self.machine = estimate.machine()
+        self.machine = machine.machine()
 
     def plan(self, config: TrainConfig) -> estimate.Plan | None:
         """The plan that Start would take: the chosen segment size, or the suggested one."""

@@ -6,24 +6,19 @@ window moves its bars with it, without MLX and without loading a weight. All siz
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import re
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from engine.architecture import FLOAT32, Architecture, architecture_of
 from engine.config import GB, PAIR_OBJECTIVES, TrainConfig
 from engine.errors import EngineError
+from engine.machine import budget_bytes, computes_on_gpu, machine
 from engine.models.adapter_folder import open_adapter
-from engine.models.folder import ModelFolder, Tensor, open_folder
+from engine.models.folder import ModelFolder
 
-FLOAT32 = 4
 # Queries that attention takes at a time on the CPU; a test holds it to engine.attention.BLOCK.
 ATTENTION_BLOCK = 128
 # Logits up to which the automatic head is the fused one, and what the blocked one takes of the vocabulary at a time;
@@ -31,38 +26,7 @@ ATTENTION_BLOCK = 128
 FUSED_LOGITS_CPU, FUSED_LOGITS_GPU, HEAD_BLOCK = 2**20, 2**24, 4096
 # Tokens that a layer's pieces take at a time.
 TILE = 512
-# What we leave to the system and other programs when nothing else is said.
-_MARGIN = 0.1
 _SIZES = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A linear layer that an adapter can be put on; `experts` of them in one where a router chooses."""
-
-    layer: int
-    name: str
-    inputs: int
-    outputs: int
-    experts: int = 1
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """The numbers of a model that its memory depends on; where layers differ, those of the widest."""
-
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
-    weight_bytes: int  # as they will be held in memory
-    item_bytes: int  # of an activation
-    extras: int = 0  # numbers a token that every layer is given besides the hidden state, over all layers
-    donors: int = 0  # layers whose keys and values later layers use too
-    linears: tuple[Linear, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,115 +51,6 @@ class Suggestion:
 
     segment_size: int | None
     reason: str
-
-
-@dataclass(frozen=True)
-class Machine:
-    """This machine's memory: all of it, and what is free for us now."""
-
-    name: str
-    total_bytes: int
-    available_bytes: int
-
-
-def machine() -> Machine:
-    """What this machine has, inside a container what the container may use."""
-    memory = psutil.virtual_memory()
-    total, available = memory.total, memory.available
-    limit = _container_limit()
-    if limit is not None and limit < total:
-        total, available = limit, min(available, limit - psutil.Process().memory_info().rss)
-    return Machine("This Mac" if sys.platform == "darwin" else "This machine", total, max(0, available))
-
-
-def _container_limit() -> int | None:
-    try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def budget_bytes(config: TrainConfig, machine: Machine) -> int:
-    """What training may take: the setting, or what is free now less a tenth of the machine."""
-    if not isinstance(config.memory_budget_gb, str):
-        return int(config.memory_budget_gb * GB)
-    return max(GB // 4, machine.available_bytes - int(_MARGIN * machine.total_bytes))
-
-
-@cache
-def computes_on_gpu() -> bool:
-    """Whether MLX computes on a GPU here, told without loading it."""
-    return sys.platform == "darwin" or any(importlib.util.find_spec(name) for name in ("mlx_cuda_12", "mlx_cuda_13"))
-
-
-def architecture(folder: Path) -> Architecture:
-    """Reads the model's numbers. EngineError where its config lacks one: nothing is made up."""
-    return architecture_of(open_folder(folder))
-
-
-def architecture_of(model: ModelFolder) -> Architecture:
-    """The same, from a folder that is open already."""
-    model.check_usable()
-    config = model.text_config
-    hidden, heads, layers = (
-        _number(model, name) for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
-    )
-    kv_heads = _number(model, "num_key_value_heads", heads)
-    dim = max(_number(model, "head_dim", hidden // heads), _number(model, "global_head_dim", 0))
-    item = _item_bytes(model)
-    shared = _number(model, "num_kv_shared_layers", 0)
-    doubled = shared and config.get("use_double_wide_mlp", True)  # Gemma 4's layers that share keys and values
-    return Architecture(
-        layers=layers,
-        hidden=hidden,
-        intermediate=_number(model, "intermediate_size") * (2 if doubled else 1),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=dim,
-        vocabulary=_number(model, "vocab_size"),
-        weight_bytes=sum(_held_bytes(tensor, item) for tensor in model.tensors.values()),
-        item_bytes=item,
-        extras=layers * _number(model, "hidden_size_per_layer_input", 0),
-        donors=2 if shared else 0,  # the last layer of each kind of attention
-        linears=tuple(_linears(model)),
-    )
-
-
-def _number(model: ModelFolder, name: str, default: int | None = None) -> int:
-    value = model.text_config.get(name)
-    if value is None and default is not None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < (0 if default == 0 else 1):
-        raise EngineError(
-            f"The config.json in {model.path} does not say its {name}.",
-            "Fetch the model again; without that number its memory can't be predicted.",
-        )
-    return value
-
-
-def _linears(model: ModelFolder) -> Iterator[Linear]:
-    """The linear layers of the decoder layers, from the headers: of quantized ones the scales tell the inputs."""
-    for name, tensor in model.tensors.items():
-        found = re.search(r"\blayers\.(\d+)\..*?(\w+)\.weight$", name)
-        if found is None or len(tensor.shape) < 2:
-            continue
-        *experts, outputs, inputs = tensor.shape
-        scales = model.tensors.get(name.removesuffix("weight") + "scales")
-        if scales is not None:
-            inputs = scales.shape[-1] * model.group_size
-        yield Linear(int(found[1]), found[2], inputs, outputs, math.prod(experts))
-
-
-def _item_bytes(model: ModelFolder) -> int:
-    """Activations are float32 on the CPU; on a GPU they have the dtype of most of the floating weights."""
-    half = any(tensor.dtype in ("F16", "BF16") for tensor in model.tensors.values())
-    return 2 if computes_on_gpu() and half else FLOAT32
-
-
-def _held_bytes(tensor: Tensor, item_bytes: int) -> int:
-    if tensor.dtype in ("F16", "BF16", "F32"):
-        return math.prod(tensor.shape) * item_bytes
-    return tensor.bytes
 
 
 def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from engine import estimate
+from engine.architecture import architecture_of
 from engine.backend import has_fast_blas, mx
 from engine.config import TrainConfig
 from engine.data import load_tokenizer
@@ -20,6 +21,7 @@ from engine.data.rows import Rows, usable_rows
 from engine.data.tokenize import Item
 from engine.errors import EngineError
 from engine.events import Evaluated, Event, Failed, Finished, Preference, Saved, Stage, Started, Step
+from engine.machine import budget_bytes, machine
 from engine.memory import PhaseMeter, hold_to, process_bytes
 from engine.models.adapter import add_adapter, save_adapter
 from engine.models.find import find_model
@@ -69,9 +71,9 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     folder = find_model(config.model)
     yield Stage("data", "Reading the data")
     rows = usable_rows(config, load_tokenizer(folder.path))
-    budget = estimate.budget_bytes(config, estimate.machine())
+    budget = budget_bytes(config, machine())
     together = replace(config, batch_size=min(config.batch_size, len(rows.train) or 1))
-    chosen = estimate.choose(estimate.architecture_of(folder), together, rows.largest(config), budget)
+    chosen = estimate.choose(architecture_of(folder), together, rows.largest(config), budget)
     yield Stage("model", f"Loading {folder.path.name}")
     if not has_fast_blas:
         yield Stage("model", "OpenBLAS is missing, so this takes about 30 times as long: install libopenblas0.")

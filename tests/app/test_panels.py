@@ -11,6 +11,7 @@ from app import words
 from app.states import State
 from app.widgets.planbars import PARTS, PlanBars
 from engine import estimate
+from engine.architecture import architecture
 from engine.config import GB, SETTINGS
 
 
@@ -155,7 +156,7 @@ def test_bars_stand_in_order_of_size_and_the_leanest_is_among_them(window, sideb
 
 @pytest.mark.parametrize("budget_gb", [0.1, 1000])
 def test_every_part_of_the_memory_has_its_words(window, sidebar, budget_gb):
-    shape = estimate.architecture(window.session.shelf.folder("sample"))
+    shape = architecture(window.session.shelf.folder("sample"))
     shape = replace(shape, extras=shape.layers * 8, donors=2)
     config = window.session.config.updated({"accumulate": 2})
     found = {part for plan in estimate.plans(shape, config, 512, int(budget_gb * GB)) for part in plan.parts}

@@ -9,6 +9,7 @@ from tiny_families import CONFIGS, write_family
 from tiny_models import write_llama
 
 from engine import estimate
+from engine.architecture import architecture, architecture_of
 from engine.backend import mx
 from engine.config import TrainConfig
 from engine.data import Example
@@ -98,7 +99,7 @@ def test_the_estimate_is_near_what_is_measured(plan, rows, length, tmp_path):
     batch = make_batch([Example(1, ids, np.ones(length, bool), 0)] * rows)
     optimizer, meter, objective = Optimizer(config, 10), PhaseMeter(), SFT()
     totals = objective.totals(batch.kinds)
-    chosen = estimate.plan(estimate.architecture_of(folder), config, length, *PLANS[plan])
+    chosen = estimate.plan(architecture_of(folder), config, length, *PLANS[plan])
     others = mx.get_active_memory() - sum(array.nbytes for _, array in tree_flatten(stack.model.parameters()))
     for step in (1, 2):  # the moments are there from the second step on
         mx.clear_cache()
@@ -123,11 +124,11 @@ def test_the_estimate_counts_the_adapter_of_every_family(family, bits, tmp_path)
         stack = load_stack(folder)
         add_adapter(stack.model, config)
         counted = sum(array.size for _, array in tree_flatten(stack.model.trainable_parameters()))
-        assert estimate.adapter_parameters(estimate.architecture_of(folder), config) == counted
+        assert estimate.adapter_parameters(architecture_of(folder), config) == counted
 
 
 def test_the_suggestion_is_the_fastest_that_fits(tmp_path):
-    shape = estimate.architecture(write_llama(tmp_path, layers=12))
+    shape = architecture(write_llama(tmp_path, layers=12))
     config, plenty = TrainConfig(), 10**12
     plans = estimate.plans(shape, config, 2000, plenty)
     assert [plan.segment_size for plan in plans] == [1, 2, 3, 4, 6, 8, 10, 0]
