@@ -57,6 +57,20 @@ class Check(_Answer):
 
 
 @dataclass(frozen=True)
+class Measured(_Answer):
+    """What two real steps took at one segment size, in bytes and seconds; `died` says so when memory ran out.
+
+    `predicted_bytes` is what was predicted before, 0 where nothing could be.
+    """
+
+    segment_size: int = 0
+    predicted_bytes: int = 0
+    measured_bytes: int = 0
+    seconds: float = 0.0
+    died: str = ""
+
+
+@dataclass(frozen=True)
 class Token(_Answer):
     """One token of a row. `trained` tokens are learned, `cut` ones lie past the longest row.
 

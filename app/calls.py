@@ -6,14 +6,14 @@ import json
 import logging
 from typing import Any
 
-from PySide6.QtCore import QObject, QProcess, Signal
+from PySide6.QtCore import QObject, QProcess, QTimer, Signal
 
 from engine import isolated
 from engine.events import Failed, Stage
 
 log = logging.getLogger(__name__)
 
-# How long a killed child may take to be gone; it is a matter of milliseconds.
+# How long a child that is asked to end may take, with children of its own; then it is killed.
 _GONE_MS = 2000
 _DETAIL_CHARACTERS = 20_000
 
@@ -25,21 +25,30 @@ class Call(QObject):
         answered(dict): the answer. Exit status 2 counts too: `check` answers and then says "not clean".
         failed(Failed): the request can't be met, or the child died.
         progressed(Stage): word of a long one, such as a download.
+        stopped(): the child is gone after `stop`; neither answered nor failed comes then.
     """
 
     answered = Signal(dict)
     failed = Signal(Failed)
     progressed = Signal(Stage)
+    stopped = Signal()
 
     def __init__(self, parent: QObject, *arguments: str) -> None:
         super().__init__(parent)
         self._name = arguments[0]
         self._buffer = b""
         self._answer: dict[str, Any] | None = None
+        self._stopping = False
         self._process = start_process(self, *arguments)
         self._process.readyReadStandardOutput.connect(self._read)
         self._process.finished.connect(self._finish)
         self._process.errorOccurred.connect(self._could_not_start)
+
+    def stop(self) -> None:
+        """Asks the child to end, so that it can take its own children along; `stopped` says when it has."""
+        self._stopping = True
+        self._process.terminate()
+        QTimer.singleShot(_GONE_MS, self._process, self._process.kill)
 
     def cancel(self) -> None:
         """Ends the child; nothing is signalled any more."""
@@ -66,7 +75,9 @@ class Call(QObject):
         self._read()
         self._take(self._buffer)
         answer = self._answer
-        if answer is not None and answer.get("event") != "failed":
+        if self._stopping:
+            self.stopped.emit()
+        elif answer is not None and answer.get("event") != "failed":
             self.answered.emit(answer)
         else:
             failure = failure_from(answer) or death(self._process, self._name)
@@ -92,8 +103,10 @@ def end_process(process: QProcess) -> None:
     """Ends a child for good, so that none is left behind."""
     process.blockSignals(True)
     if process.state() != QProcess.ProcessState.NotRunning:
-        process.kill()
-        process.waitForFinished(_GONE_MS)
+        process.terminate()
+        if not process.waitForFinished(_GONE_MS):
+            process.kill()
+            process.waitForFinished(_GONE_MS)
 
 
 def json_object(line: bytes) -> dict[str, Any] | None:

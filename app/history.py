@@ -60,7 +60,9 @@ class History:
         self.started: Started | None = None
         self.last: Step | None = None
         self.finished: Finished | None = None
+        self._predicted: dict[tuple[str, int], dict[str, int]] = {}
         self._steps = {name: Column() for name in (*_STEP, *_PREFERENCE)}
+        self._elapsed = Column()
         self._smoothed = {name: Smoothed() for name in _CURVES}
         self._measured = {name: Column() for name in ("step", *_CURVES)}
 
@@ -87,10 +89,44 @@ class History:
         return self.last.phases if self.last else []
 
     @property
+    def elapsed(self) -> Numbers:
+        """Seconds that the steps took up to and with each of them; measuring and saving between them don't count."""
+        return self._elapsed.values
+
+    @property
+    def program_bytes(self) -> int:
+        """What the process holds beside the arrays; 0 while that isn't known."""
+        return self.started.program_bytes if self.started else 0
+
+    @property
+    def budget_bytes(self) -> int:
+        """What the process may take; 0 while that isn't known."""
+        return self.started.budget_bytes if self.started else 0
+
+    @property
+    def resting_bytes(self) -> int:
+        """What the process takes before the first step; 0 while that isn't known."""
+        return self.started.resting_bytes + self.program_bytes if self.started else 0
+
+    @property
+    def predicted_peak_bytes(self) -> int:
+        """What the process was predicted to take at most; 0 while that isn't known."""
+        return self.started.predicted_peak_bytes if self.started else 0
+
+    @property
     def peak_bytes(self) -> float:
-        """The highest peak of any step so far."""
-        peaks = self["peak_bytes"]
-        return float(peaks.max()) if len(peaks) else 0.0
+        """The most that the process is known to have taken: between the steps, or with the arrays at their peak."""
+        if self.last is None:
+            return 0.0
+        return max(float(self["peak_bytes"].max()) + self.program_bytes, float(self["process_bytes"].max()))
+
+    def measured_bytes(self, phase: Phase) -> int:
+        """What the process took in `phase`: the arrays at their peak, and the program."""
+        return phase.peak_bytes + self.program_bytes
+
+    def predicted_parts(self, phase: Phase) -> dict[str, int]:
+        """What the process was predicted to take in `phase`, bytes by part; empty where nothing was."""
+        return self._predicted.get((phase.name, phase.segment), {})
 
     @property
     def seconds_a_step(self) -> float:
@@ -107,12 +143,14 @@ class History:
 
     def begin(self, event: Started) -> None:
         self.started = event
+        self._predicted = {(item.name, item.segment): item.parts for item in event.predicted}
         self.version += 1
 
     def add(self, event: Step) -> None:
         self.last = event
         for name in _STEP:
             self._steps[name].append(getattr(event, name))
+        self._elapsed.append(event.seconds + (self.elapsed[-1] if len(self.elapsed) else 0.0))
         self._smoothed["loss"].append(event.loss)
         if event.preference:
             for name in _PREFERENCE:

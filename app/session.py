@@ -8,21 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QObject, QSettings, Signal
+from PySide6.QtCore import QObject, QSettings, QTimer, Signal
 
 from app import places, words
 from app.checking import DataCheck
 from app.fitting import chosen_sentence, misfit, objective_for
 from app.outlook import Outlook
+from app.probing import Probing
 from app.shelf import SAMPLE, ModelShelf
 from app.states import Standing, State
 from app.training import Training
+from app.verdict import memory_standing
 from engine.config import SETTINGS, TrainConfig, load_config
 from engine.errors import EngineError
 
 log = logging.getLogger(__name__)
 
 _RECENT = 8
+# How often the machine's free memory is looked at: often enough for Auto, seldom enough not to fidget.
+_LOOK_MS = 10_000
 
 
 class Session(QObject):
@@ -49,15 +53,21 @@ class Session(QObject):
         self.check = DataCheck(self)
         self.shelf = ModelShelf(self)
         self.outlook = Outlook(self)
+        self.probing = Probing(self)
         self.training = Training(self)
+        self._looking = QTimer(self, interval=_LOOK_MS)
+        self._looking.timeout.connect(self._look_again)
         self.shelf.changed.connect(self._follow)
         self.check.changed.connect(self._fit_objective)  # first: nobody is to see the errors of a misfit
         self.check.changed.connect(self._predict)
+        self.probing.ended.connect(self._predict)  # predictions follow what was measured
+        self.training.ended.connect(self._look_again)
         for signal in (
             self.config_changed,
             self.check.changed,
             self.shelf.changed,
             self.outlook.changed,
+            self.probing.changed,
             self.training.changed,
         ):
             signal.connect(self.changed)
@@ -66,12 +76,16 @@ class Session(QObject):
         """Looks at the machine, and at the data of the last time."""
         self.shelf.refresh()
         self._follow()
+        self._looking.start()
 
     def close(self) -> None:
         """Remembers the settings and ends the children under way."""
         self._settings.setValue("config", json.dumps(self.config.to_mapping()))
+        self._looking.stop()
         self.check.close()
         self.shelf.close()
+        self.probing.close()
+        self.outlook.close()
 
     # -- what a person does
 
@@ -121,6 +135,11 @@ class Session(QObject):
         if self.blocker() is None:
             self.training.start(self.config)
 
+    def measure(self) -> None:
+        """Measures what training would take, where nothing stands against it."""
+        if self.measure_blocker() is None:
+            self.probing.start(self.config, self.outlook.budget_bytes, self.outlook.plans)
+
     # -- what is known
 
     @property
@@ -134,10 +153,17 @@ class Session(QObject):
         """What keeps Start off, or None."""
         if self.training.phase.active:
             return Standing(State.BUSY, "Training is under way.")
-        for standing in (self.dataset(), self.model(), self.objective(), self.memory()):
-            if not standing.state.good:
-                return standing
-        return None
+        if self.probing.busy:
+            return Standing(State.BUSY, "Memory is being measured.")
+        return _first_against(self.dataset(), self.model(), self.objective(), self.memory())
+
+    def measure_blocker(self) -> Standing | None:
+        """What keeps Measure off, or None. What does not fit by prediction may well be measured."""
+        if self.training.phase.active:
+            return Standing(State.BUSY, "Training holds the memory now; measure when it has ended.")
+        if self.probing.busy:
+            return Standing(State.BUSY, "Memory is being measured.")
+        return _first_against(self.dataset(), self.model(), self.objective())
 
     def dataset(self) -> Standing:
         """How the Dataset panel stands."""
@@ -174,7 +200,7 @@ class Session(QObject):
             return Standing(State.WRONG, model.reason or "This model can't be trained here yet.")
         if self.shelf.folder(self.config.model) is None:
             return Standing(State.NEEDS_YOU, "The model has to be fetched first.")
-        if self.outlook.problem:
+        if self.outlook.problem and not self.outlook.unknown:
             return Standing(State.WRONG, self.outlook.problem.message)
         return Standing(State.READY)
 
@@ -186,16 +212,7 @@ class Session(QObject):
 
     def memory(self) -> Standing:
         """How the Memory panel stands."""
-        outlook, plan = self.outlook, self.outlook.plan(self.config)
-        if not outlook.plans:
-            return Standing(State.NEEDS_YOU, "Predicted once there is a model.")
-        if plan is not None and plan.peak_bytes <= outlook.budget_bytes:
-            return Standing(State.FITS)
-        if outlook.suggestion and outlook.suggestion.segment_size is not None:
-            return Standing(State.TOO_BIG, "More than the budget: set Segment size to Auto, which fits.")
-        least = words.memory_beyond(min(one.peak_bytes for one in outlook.plans), outlook.budget_bytes)
-        setting = SETTINGS["batch_size" if self.config.batch_size > 1 else "max_length"].label
-        return Standing(State.TOO_BIG, f"Needs {least} or more: raise the budget, or lower {setting}.")
+        return memory_standing(self.config, self.outlook, self.probing)
 
     # -- inside
 
@@ -220,6 +237,12 @@ class Session(QObject):
         known = self.shelf.listed and not self.shelf.fetching and self.shelf.folder(self.config.model) is not None
         self.check.follow(self.config, possible=known)
         self._predict()
+
+    def _look_again(self) -> None:
+        # A run or a probe holds the memory itself: what is free beside it says nothing of the next one's budget.
+        busy = self.training.phase.active or self.probing.busy
+        if not busy and self.outlook.refresh_machine():
+            self._predict()
 
     def _predict(self) -> None:
         found = self.check.result
@@ -246,3 +269,7 @@ class Session(QObject):
     def _forget(self, path: Path) -> None:
         self._settings.setValue("recent", [str(other) for other in self.recent if other != path])
         self.recent_changed.emit()
+
+
+def _first_against(*standings: Standing) -> Standing | None:
+    return next((standing for standing in standings if not standing.state.good), None)

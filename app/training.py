@@ -13,7 +13,7 @@ from app.history import History
 from engine import isolated
 from engine.config import TrainConfig
 from engine.errors import EngineError
-from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step
+from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step, Warned
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +73,7 @@ class Training(QObject):
     Signals:
         changed(): the phase, the stage's message or the outcome is another now.
         advanced(): a step or a measurement was added to `history`; may come hundreds of times a second.
+        warned(Warned): the run goes on, but a person should know something.
         finished(Finished): the run ended well.
         failed(Failed): it did not.
         ended(): after either; the thread is gone and another run may start.
@@ -80,6 +81,7 @@ class Training(QObject):
 
     changed = Signal()
     advanced = Signal()
+    warned = Signal(Warned)
     finished = Signal(Finished)
     failed = Signal(Failed)
     ended = Signal()
@@ -133,6 +135,9 @@ class Training(QObject):
                 if self.phase is Phase.PREPARING:
                     self.phase = Phase.RUNNING
                 self.changed.emit()
+            case Warned():
+                log.warning("training warns: %s %s", event.message, event.hint)
+                self.warned.emit(event)
             case Finished():
                 log.info("training ended: %s", event)
                 self.history.end(event)

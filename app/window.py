@@ -32,14 +32,16 @@ from app.pages.talk import TalkPage
 from app.pages.training import TrainingPage
 from app.session import Session
 from app.sidebar import Sidebar
+from app.states import State
 from app.theme import theme
 from app.training import Phase
 from app.widgets.basics import column, label, row
 from app.widgets.dropveil import DropVeil
+from app.widgets.notice import Notice
 from app.widgets.segmented import Segmented
 from engine import runs
 from engine.errors import EngineError
-from engine.events import Failed
+from engine.events import Failed, Warned
 
 log = logging.getLogger(__name__)
 
@@ -227,11 +229,23 @@ class MainWindow(QMainWindow):
         session.refused.connect(self._refuse)
         session.changed.connect(self._show_title)
         session.training.changed.connect(self._training_changed)
+        session.training.warned.connect(self._warn)
+        session.training.ended.connect(self._end_warning)
 
     def _training_changed(self) -> None:
         training = self.session.training
         if training.phase is Phase.PREPARING and training.stage is None:
             self.show_page(1)
+
+    def _warn(self, event: Warned) -> None:
+        """Shows what training warns of where the person is; it replaces the warning before."""
+        self._end_warning()
+        notice = Notice(event.message, event.hint, state=State.NEEDS_YOU)
+        self.pages[self.stack.currentIndex()].notices.show_notice(notice, "warning")
+
+    def _end_warning(self) -> None:
+        for page in self.pages:
+            page.notices.clear("warning")
 
     def _refuse(self, error: EngineError) -> None:
         log.warning("refused: %s", error)

@@ -17,13 +17,13 @@ from engine.backend import mx, nn
 from engine.config import LINEAR_LAYERS, TrainConfig
 from engine.data.batch import make_batch
 from engine.data.tokenize import Example
-from engine.estimate import TILE
 from engine.memory import PhaseMeter
 from engine.models.adapter import add_adapter
 from engine.models.find import find_model
 from engine.models.load import load_stack
 from engine.models.stack import Stack
 from engine.objectives import SFT
+from engine.plans import TILE
 from engine.segmented import Plan, loss_and_gradients
 
 from mlx_lm.tuner.trainer import default_loss, grad_checkpoint

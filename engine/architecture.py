@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from engine.errors import EngineError
+from engine.claims import Claims, claims_of, layers_of
+from engine.headers import FLOATING, held, matrices
 from engine.machine import computes_on_gpu
 from engine.models.folder import ModelFolder, Tensor, open_folder
 
@@ -27,6 +27,15 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Widths:
+    """How wide a decoder layer's arrays are, in numbers a token."""
+
+    queries: int
+    keys: int  # or values; 0 where the layer uses those of an earlier one
+    inner: int  # the MLP's; with experts, of those that a token goes through
+
+
+@dataclass(frozen=True)
 class Architecture:
     """The numbers of a model that its memory depends on; where layers differ, those of the widest."""
 
@@ -42,64 +51,76 @@ class Architecture:
     extras: int = 0  # numbers a token that every layer is given besides the hidden state, over all layers
     donors: int = 0  # layers whose keys and values later layers use too
     linears: tuple[Linear, ...] = ()
+    widths: tuple[Widths, ...] = ()  # of each layer
+    norms: int = 2  # in a layer, of hidden states
+    head_norms: int = 0  # in a layer, of queries and keys
+    gated: int = 5  # arrays of the MLP's width that its backward needs
+
+    @cached_property
+    def linear_numbers(self) -> int:
+        """Weights in the linear layers of the decoder layers, all together."""
+        return sum(one.experts * one.inputs * one.outputs for one in self.linears)
 
 
 def architecture(folder: Path) -> Architecture:
-    """Reads the model's numbers. EngineError where its config lacks one: nothing is made up."""
+    """Reads the model's numbers. EngineError(kind="unknown") where its files don't tell them, or contradict them."""
     return architecture_of(open_folder(folder))
 
 
 def architecture_of(model: ModelFolder) -> Architecture:
     """The same, from a folder that is open already."""
     model.check_usable()
-    config = model.text_config
-    hidden, heads, layers = (
-        _number(model, name) for name in ("hidden_size", "num_attention_heads", "num_hidden_layers")
-    )
-    kv_heads = _number(model, "num_key_value_heads", heads)
-    dim = max(_number(model, "head_dim", hidden // heads), _number(model, "global_head_dim", 0))
+    layers, shared = layers_of(model)
+    tensors = held(model, layers - shared)
+    weights = matrices(model, tensors)
+    claims = claims_of(model, weights)
     item = _item_bytes(model)
-    shared = _number(model, "num_kv_shared_layers", 0)
-    doubled = shared and config.get("use_double_wide_mlp", True)  # Gemma 4's layers that share keys and values
+    linears = tuple(
+        Linear(one.layer, one.name, one.inputs, one.outputs, one.experts or 1)
+        for one in weights
+        if one.layer is not None
+    )
+    in_a_layer = {name.rpartition(".layers.")[2].partition(".")[2] for name in tensors if ".layers." in name}
     return Architecture(
         layers=layers,
-        hidden=hidden,
-        intermediate=_number(model, "intermediate_size") * (2 if doubled else 1),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=dim,
-        vocabulary=_number(model, "vocab_size"),
-        weight_bytes=sum(_held_bytes(tensor, item) for tensor in model.tensors.values()),
+        hidden=claims.hidden,
+        intermediate=claims.widest_intermediate,
+        heads=claims.heads,
+        kv_heads=claims.kv_heads,
+        head_dim=max(claims.head_dim, claims.global_head_dim),
+        vocabulary=claims.vocabulary,
+        weight_bytes=sum(_held_bytes(tensor, item) for tensor in tensors.values()),
         item_bytes=item,
-        extras=layers * _number(model, "hidden_size_per_layer_input", 0),
+        extras=layers * claims.per_layer_input,
         donors=2 if shared else 0,  # the last layer of each kind of attention
-        linears=tuple(_linears(model)),
+        linears=linears,
+        widths=tuple(_widths(layer, claims, model) for layer in _by_layer(linears, layers)),
+        norms=sum(name.endswith("norm.weight") and "self_attn" not in name for name in in_a_layer),
+        # GELU by its tanh formula keeps two more than SiLU.
+        gated=7 if model.model_type.startswith("gemma") else 5,
+        head_norms=sum(name.endswith(("q_norm.weight", "k_norm.weight")) for name in in_a_layer),
     )
 
 
-def _number(model: ModelFolder, name: str, default: int | None = None) -> int:
-    value = model.text_config.get(name)
-    if value is None and default is not None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or value < (0 if default == 0 else 1):
-        raise EngineError(
-            f"The config.json in {model.path} does not say its {name}.",
-            "Fetch the model again; without that number its memory can't be predicted.",
-        )
-    return value
+def _by_layer(linears: tuple[Linear, ...], layers: int) -> list[dict[str, Linear]]:
+    found: list[dict[str, Linear]] = [{} for _ in range(layers)]
+    for one in linears:
+        # The dense MLP beside experts has the same names.
+        key = one.name if one.experts == 1 else f"experts.{one.name}"
+        found[one.layer][key] = one
+    return found
 
 
-def _linears(model: ModelFolder) -> Iterator[Linear]:
-    """The linear layers of the decoder layers, from the headers: of quantized ones the scales tell the inputs."""
-    for name, tensor in model.tensors.items():
-        found = re.search(r"\blayers\.(\d+)\..*?(\w+)\.weight$", name)
-        if found is None or len(tensor.shape) < 2:
-            continue
-        *experts, outputs, inputs = tensor.shape
-        scales = model.tensors.get(name.removesuffix("weight") + "scales")
-        if scales is not None:
-            inputs = scales.shape[-1] * model.group_size
-        yield Linear(int(found[1]), found[2], inputs, outputs, math.prod(experts))
+def _widths(layer: dict[str, Linear], claims: Claims, model: ModelFolder) -> Widths:
+    queries = layer["o_proj"].inputs
+    if "qkv_proj" in layer:
+        keys = (layer["qkv_proj"].outputs - queries) // 2
+    else:
+        keys = layer["k_proj"].outputs if "k_proj" in layer else 0
+    inner = layer["down_proj"].inputs if "down_proj" in layer else 0
+    if claims.experts:
+        inner += claims.expert_intermediate * int(model.text_config.get("top_k_experts") or 1)
+    return Widths(queries, keys, inner)
 
 
 def _item_bytes(model: ModelFolder) -> int:
@@ -109,6 +130,6 @@ def _item_bytes(model: ModelFolder) -> int:
 
 
 def _held_bytes(tensor: Tensor, item_bytes: int) -> int:
-    if tensor.dtype in ("F16", "BF16", "F32"):
+    if tensor.dtype in FLOATING:
         return math.prod(tensor.shape) * item_bytes
     return tensor.bytes

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.config import GB, SETTINGS, TrainConfig, load_config
 from engine.errors import EngineError
-from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step, to_line
+from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step, Warned, to_line
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -105,6 +105,19 @@ def _parser() -> argparse.ArgumentParser:
 
     estimate = add("estimate", _estimate, "predicts memory for each segment size, without loading the model")
     add_config(estimate)
+
+    probe = add("probe", _probe, "measures what plans take, by two real steps each in a process of its own")
+    add_config(probe)
+    probe.add_argument(
+        "--sizes",
+        type=int,
+        nargs="+",
+        default=[],
+        metavar="N",
+        help="segment sizes to measure, 0 the whole model (default: the suggested and the chosen one)",
+    )
+    probe.add_argument("--stop-on-eof", action="store_true", help="stop when standard input ends")
+    probe.add_argument("--child", help=argparse.SUPPRESS)  # what the process for one plan is told
 
     train = add("train", _train, "trains an adapter", json_output=False)
     add_config(train)
@@ -225,7 +238,8 @@ def _scored(row: dict[str, Any]) -> str:
 
 def _estimate(arguments: argparse.Namespace) -> int:
     from engine.data import load_rows, load_tokenizer
-    from engine.estimate import report, row_limit
+    from engine.estimate import report
+    from engine.plans import row_limit
 
     config = load_config(arguments.config, arguments.set)
     model, largest = _find(config), 0
@@ -240,6 +254,38 @@ def _estimate(arguments: argparse.Namespace) -> int:
         size = plan["segment_size"] or "off"
         fits = "" if plan["peak_bytes"] <= result["budget_bytes"] else "  does not fit"
         print(f"  segment size {size!s:>3}: {plan['peak_bytes'] / GB:6.2f} GB{fits}")
+    if result["calibrated"]:
+        print("These follow what was measured of this model on this machine.")
+    print(result["suggested"]["reason"])
+    return 0
+
+
+def _probe(arguments: argparse.Namespace) -> int:
+    from engine.plans import Variant
+    from engine.probe import probe
+
+    config = load_config(arguments.config, arguments.set)
+    if arguments.child:
+        from engine.measurement import measure
+
+        task = json.loads(arguments.child)
+        measure(config, allowed_bytes=task.pop("allowed_bytes"), variant=Variant(**task))
+        return 0
+    tell = (lambda stage: print(to_line(stage), flush=True)) if arguments.json else _say
+    result = probe(config, arguments.sizes, tell, _StopSignal(arguments.stop_on_eof))
+    if arguments.json:
+        _print_json(result)
+        return 0
+    print("segment size   predicted    measured    a step")
+    for plan in result["plans"]:
+        if "measured_bytes" in plan:
+            predicted = f"{plan['predicted_bytes'] / GB:.2f} GB" if "predicted_bytes" in plan else "-"
+            measured, seconds = f"{plan['measured_bytes'] / GB:.2f} GB", f"{plan['seconds']:.1f} s"
+            print(f"{plan['segment_size'] or 'off'!s:>12}{predicted:>12}{measured:>12}{seconds:>10}")
+        elif "died" in plan:
+            print(plan["died"])
+    if result["calibrated"]:
+        print("This is kept: predictions for this model on this machine now follow what was measured.")
     print(result["suggested"]["reason"])
     return 0
 
@@ -276,15 +322,18 @@ def _say(event: Event) -> None:
             print(event.message)
         case Started():
             size = f"segments of {event.segment_size} layers" if event.segment_size else "all layers at once"
+            known = f"predicted peak {event.predicted_peak_bytes / GB:.1f} of " if event.predicted else "budget "
             print(
-                f"{event.steps:,} steps over {event.train_rows:,} rows, {size}; predicted peak "
-                f"{event.predicted_peak_bytes / GB:.1f} of {event.budget_bytes / GB:.1f} GB. {event.split}"
+                f"{event.steps:,} steps over {event.train_rows:,} rows, {size}; "
+                f"{known}{event.budget_bytes / GB:.1f} GB. {event.split}"
             )
         case Step():
             print(
                 f"step {event.step:,}/{event.steps:,}: loss {event.loss:.4f}, {event.tokens_per_second:,.0f} tokens/s, "
                 f"peak {event.peak_bytes / GB:.2f} GB"
             )
+        case Warned():
+            print(f"{event.message}\n{event.hint}", file=sys.stderr)
         case Evaluated():
             print(f"step {event.step:,}: validation loss {event.loss:.4f}")
         case Saved():

@@ -21,6 +21,15 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Predicted:
+    """What a phase is expected to take, in bytes by part. `name` and `segment` are those of its Phase."""
+
+    name: str  # forward | head | backward
+    segment: int
+    parts: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Stage:
     """Work before or after the steps, such as loading the model. `done` of `total` when it can be counted."""
 
@@ -45,6 +54,8 @@ class Started:
     valid_rows: int
     split: str  # the same in words
     trainable_parameters: int
+    predicted: list[Predicted] = field(default_factory=list)
+    program_bytes: int = 0  # measured: what the process held beside MLX's arrays when the steps began
 
 
 @dataclass(frozen=True)
@@ -77,9 +88,18 @@ class Step:
     peak_bytes: int
     active_bytes: int
     cache_bytes: int
-    process_bytes: int
+    process_bytes: int  # the footprint: all that the process holds, as the system counts it
+    swap_bytes: int = 0  # in use on the machine, whoever uses it
     phases: list[Phase] = field(default_factory=list)
     preference: Preference | None = None  # of pair objectives
+
+
+@dataclass(frozen=True)
+class Warned:
+    """Training goes on, but a person should know: a sentence of cause and one of cure."""
+
+    message: str
+    hint: str
 
 
 @dataclass(frozen=True)
@@ -126,10 +146,10 @@ class Failed:
     details: str = ""
 
 
-Event = Stage | Started | Step | Evaluated | Saved | Finished | Failed
+Event = Stage | Started | Step | Warned | Evaluated | Saved | Finished | Failed
 
 _BY_NAME: dict[str, type[Event]] = {
-    kind.__name__.lower(): kind for kind in (Stage, Started, Step, Evaluated, Saved, Finished, Failed)
+    kind.__name__.lower(): kind for kind in (Stage, Started, Step, Warned, Evaluated, Saved, Finished, Failed)
 }
 
 
@@ -145,6 +165,8 @@ def from_line(line: str) -> Event:
         kind = _BY_NAME[fields.pop("event")]
         if "phases" in fields:
             fields["phases"] = [Phase(**phase) for phase in fields["phases"]]
+        if "predicted" in fields:
+            fields["predicted"] = [Predicted(**phase) for phase in fields["predicted"]]
         if fields.get("preference"):
             fields["preference"] = Preference(**fields["preference"])
         return kind(**fields)

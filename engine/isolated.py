@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -23,6 +24,8 @@ from engine.events import Event, Failed, Finished, from_line
 # How often `stop` is asked while the child says nothing.
 _POLL_SECONDS = 0.1
 _DETAIL_BYTES = 20_000
+# Of Metal, of MLX's allocator, of Python, as they come in errors, without spaces.
+_OUT_OF_MEMORY = ("outofmemory", "insufficientmemory", "unabletoallocate", "bad_alloc", "memoryerror")
 
 
 def command(*arguments: str) -> list[str]:
@@ -50,12 +53,9 @@ def train(config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> Iter
 
 
 def _events(argv: list[str], errors: IO[bytes], stop: Callable[[], bool]) -> Iterator[Event]:
-    # The end of its standard input tells the child to stop: when we close it, and when we die.
-    # Its own session: a Ctrl-C in our terminal is ours to answer, by `stop`.
-    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
     last: Event | None = None
-    try:
-        for line in _lines(child, stop):
+    with started(argv, errors) as child:
+        for line in lines(child, stop):
             try:
                 last = from_line(line)
             except ValueError:
@@ -64,7 +64,17 @@ def _events(argv: list[str], errors: IO[bytes], stop: Callable[[], bool]) -> Ite
             yield last
         child.wait()
         if not isinstance(last, (Finished, Failed)):
-            yield _death(child.returncode, _tail(errors))
+            yield _death(child.returncode, tail(errors))
+
+
+@contextmanager
+def started(argv: list[str], errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """A child whose output `lines` reads. Leaving the context ends it at once, whatever it does."""
+    # The end of its standard input tells the child to stop: when we close it, and when we die.
+    # Its own session: a Ctrl-C in our terminal is ours to answer, by `stop`.
+    child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    try:
+        yield child
     finally:
         if child.poll() is None:
             child.kill()
@@ -74,7 +84,8 @@ def _events(argv: list[str], errors: IO[bytes], stop: Callable[[], bool]) -> Ite
                 stream.close()
 
 
-def _lines(child: subprocess.Popen[bytes], stop: Callable[[], bool]) -> Iterator[str]:
+def lines(child: subprocess.Popen[bytes], stop: Callable[[], bool]) -> Iterator[str]:
+    """What the child prints, line by line, until it closes its output. Its input ends once `stop` turns true."""
     if child.stdin is None or child.stdout is None:
         raise ValueError("the child has no pipes")
     stream, buffer = child.stdout.fileno(), b""
@@ -88,38 +99,50 @@ def _lines(child: subprocess.Popen[bytes], stop: Callable[[], bool]) -> Iterator
             piece = os.read(stream, 65536)
             if not piece:
                 return
-            *lines, buffer = (buffer + piece).split(b"\n")
-            for line in lines:
+            *complete, buffer = (buffer + piece).split(b"\n")
+            for line in complete:
                 yield line.decode("utf-8", errors="replace")
 
 
-def _tail(errors: IO[bytes]) -> str:
+def tail(errors: IO[bytes]) -> str:
+    """The end of what a child wrote to its standard error."""
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - _DETAIL_BYTES))
     return errors.read().decode("utf-8", errors="replace")
 
 
+def died_of_memory(status: int, details: str) -> str:
+    """How memory ended a process, to go on with after its name, or nothing where something else did.
+
+    `status` is Popen's, `details` what the process wrote to standard error.
+    """
+    if any(words in details.lower().replace(" ", "") for words in _OUT_OF_MEMORY):
+        return "needed more memory than the machine could give and was ended"
+    if status == -signal.SIGKILL:
+        return "was ended from outside, most likely because memory ran out"
+    return ""
+
+
 def _death(status: int, details: str) -> Failed:
     """One place where the end of a process becomes a sentence."""
-    lowered = details.lower()
-    if "outofmemory" in lowered.replace(" ", "") or "insufficient memory" in lowered:
+    how = died_of_memory(status, details)
+    if how:
         return Failed(
-            "memory",
-            "Training needed more memory than the GPU could give and was ended.",
-            "Choose a smaller segment size or a shorter longest row, or close other programs.",
+            "died" if status == -signal.SIGKILL else "memory",
+            f"The training process {how}.",
+            "Choose a smaller segment size or a shorter longest row, close other programs or lower the memory budget, "
+            "then start again.",
             details,
         )
-    if status == -signal.SIGKILL:
-        return Failed(
-            "died",
-            "The training process was ended from outside, most likely because memory ran out.",
-            "Close other programs or lower the memory budget, then start again.",
-            details,
-        )
-    how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
     return Failed(
         "died",
-        f"The training process ended unexpectedly {how}.",
+        f"The training process {ended(status)}.",
         "Start again; if it happens twice, the details below tell us why.",
         details,
     )
+
+
+def ended(status: int) -> str:
+    """How a process ended unexpectedly, to go on with after its name."""
+    how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+    return f"ended unexpectedly {how}"

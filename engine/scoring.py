@@ -15,11 +15,11 @@ from engine.data.batch import batches_of, layout_of
 from engine.data.rows import load_rows
 from engine.data.targets import Part, Targets
 from engine.errors import EngineError
-from engine.estimate import TILE
 from engine.models.adapter import load_adapter
 from engine.models.find import find_model
 from engine.models.load import load_stack
 from engine.objectives import ORPO, objective_of, totals_of
+from engine.plans import TILE
 from engine.reference import Reference
 from engine.segmented import Plan, score
 

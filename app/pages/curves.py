@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget
 
 from app.history import History
+from app.plots.chart import side_by_side
 from app.plots.curves import CurveChart
 from app.plots.loss import LossChart
 from app.plots.preference import MARGIN_UNITS, AccuracyChart, AnswersChart, MarginChart
-from app.widgets.basics import row
 from app.widgets.segmented import Segmented
 
 
@@ -23,11 +23,7 @@ class Curves(QStackedWidget):
         self.charts: list[CurveChart] = [self.loss, self.accuracy, self.margin, self.answers]
         self._history = History()
         self._objective = ""
-        preference, side_by_side = QWidget(), row(self.accuracy, self.margin, spacing=16)
-        for chart in (0, 1):
-            side_by_side.setStretch(chart, 1)
-        preference.setLayout(side_by_side)
-        for page in (self.loss, preference, self.answers):
+        for page in (self.loss, side_by_side(self.accuracy, self.margin), self.answers):
             self.addWidget(page)
         self.tabs = Segmented("What the chart shows", ["Loss", "Preference", "Both answers"], size=11)
         self.tabs.chosen.connect(self.setCurrentIndex)

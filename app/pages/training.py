@@ -9,6 +9,8 @@ from app import words
 from app.history import History
 from app.pages.curves import Curves
 from app.pages.page import Page
+from app.plots.chart import side_by_side
+from app.plots.memory import MemoryChart
 from app.plots.segments import SegmentChart
 from app.session import Session
 from app.states import State
@@ -19,6 +21,8 @@ from engine.events import Failed, Finished
 
 # Ten times a second is what an eye can follow; events may come far more often.
 _REDRAW_MS = 100
+# The least that shows a curve; two of them fit into the smallest window.
+_CHART_HEIGHT = 160
 
 
 class TrainingPage(Page):
@@ -38,21 +42,21 @@ class TrainingPage(Page):
         self._session = session
         self._drawn = -1
         self.curves = Curves()
-        self.segments = SegmentChart()
+        self.segments, self.memory = SegmentChart(), MemoryChart()
         self.facts = Facts()
         self.splitter = QSplitter(Qt.Orientation.Vertical)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.setHandleWidth(16)
         self.splitter.addWidget(self.curves)
-        self.splitter.addWidget(self.segments)
+        self.splitter.addWidget(side_by_side(self.segments, self.memory))
         self.splitter.setStretchFactor(0, 1)
         self.splitter.setStretchFactor(1, 1)
         self.body.addWidget(self.splitter, 1)
         self.body.addWidget(self.facts)
         self.top.insertSpacing(1, 16)
         self.top.insertWidget(2, self.curves.tabs)
-        for chart in (*self.curves.charts, self.segments):
-            chart.setMinimumHeight(180)
+        for chart in (*self.curves.charts, self.segments, self.memory):
+            chart.setMinimumHeight(_CHART_HEIGHT)
             chart.refused.connect(self._refused)
         self._timer = QTimer(self, interval=_REDRAW_MS)
         self._timer.timeout.connect(self.redraw)
@@ -70,6 +74,7 @@ class TrainingPage(Page):
         self._drawn = history.version
         self.curves.show_history(history)
         self.segments.show_history(history)
+        self.memory.show_history(history)
         self.facts.show_history(history)
         self._say()
 
@@ -100,14 +105,14 @@ class TrainingPage(Page):
 
     def _finished(self, event: Finished) -> None:
         how = "Stopped early and saved" if event.stopped else "Done"
-        took = words.duration(event.seconds)
+        took, peak = words.duration(event.seconds), words.memory(self._training.history.peak_bytes)
         change = f"{words.loss(event.first_loss)} at the first step, {words.loss(event.last_loss)} at the last"
         preferred = ""
         if len(accuracy := self._training.history.measured("accuracy")):
             preferred = f" It prefers the better answer in {words.percent(accuracy[-1])} of the validation pairs."
         notice = Notice(
             f"{how}: step {words.count(event.step)} of {words.count(event.steps)} after {took}.",
-            f"Loss {change}.{preferred} Peak memory {words.memory(event.peak_bytes)}. The adapter is saved.",
+            f"Loss {change}.{preferred} Peak memory {peak}. The adapter is saved.",
             state=State.READY,
             action=("Try it", self.try_requested.emit),
         )
@@ -139,7 +144,6 @@ class Facts(Card):
 
     def show_history(self, history: History) -> None:
         last = history.last
-        started = history.started
         texts = dict.fromkeys(self.values, "–")
         if last:
             texts["tokens a second"] = words.count(round(last.tokens_per_second))
@@ -147,8 +151,8 @@ class Facts(Card):
             texts["gradient"] = words.number(last.grad_norm)
             texts["a step"] = words.seconds(history.seconds_a_step)
             texts["peak measured"] = words.memory(history.peak_bytes)
-        if started and started.predicted_peak_bytes:
-            texts["peak predicted"] = words.memory(started.predicted_peak_bytes)
+        if history.predicted_peak_bytes:
+            texts["peak predicted"] = words.memory(history.predicted_peak_bytes)
         for name, text in texts.items():
             self.values[name].setText(text)
             self.values[name].setAccessibleName(f"{name}: {text}")

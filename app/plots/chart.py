@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QStackedWidget,
     QTableWidget,
     QTableWidgetItem,
+    QWidget,
 )
 
 from app.theme import colors, font, theme
@@ -83,7 +84,7 @@ class Chart(Card):
         if compact:
             self.body.addLayout(words)
         self.body.addWidget(self.stack, 1)
-        self._hover = QLabel(self.plot)
+        self._hover = QLabel(self)
         self._hover.setProperty("role", "hover")
         self._hover.setFont(font(11))
         self._hover.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -175,7 +176,7 @@ class Chart(Card):
         return menu
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Leave:
+        if event.type() in (QEvent.Type.Leave, QEvent.Type.Hide):
             self._hover.hide()
             self._cursor.hide()
         return super().eventFilter(watched, event)
@@ -210,16 +211,20 @@ class Chart(Card):
     def _hovered(self, place: QPointF) -> None:
         box = self.plot.getViewBox()
         told = self.describe(box.mapSceneToView(place).x()) if box.sceneBoundingRect().contains(place) else None
-        self._hover.setVisible(told is not None)
         self._cursor.setVisible(told is not None)
         if told is None:
+            self._hover.hide()
             return
+        window = self.window()
+        self._hover.setParent(window)  # it may say more than there is room for on the card
         self._cursor.setValue(told[0])
         self._hover.setText(told[1])
         self._hover.adjustSize()
-        at = self.plot.mapFromScene(place) + QPoint(14, -self._hover.height() - 6)
-        x = min(at.x(), self.plot.width() - self._hover.width() - 4)
+        at = self.plot.mapTo(window, self.plot.mapFromScene(place)) + QPoint(14, -self._hover.height() - 6)
+        x = min(at.x(), window.width() - self._hover.width() - 4)
         self._hover.move(x, max(0, at.y()))
+        self._hover.show()
+        self._hover.raise_()
 
     def _export(self, kind: str, save: Callable[[Path], None]) -> None:
         name, _ = QFileDialog.getSaveFileName(self, f"Export {self.title}", f"{self.title}.{kind}")
@@ -230,6 +235,15 @@ class Chart(Card):
         self.refused.emit(
             EngineError(f"{path} could not be written: {why}.", "Choose another place and export again.", kind="disk")
         )
+
+
+def side_by_side(*charts: Chart) -> QWidget:
+    """The charts on one line, equally wide."""
+    result, line = QWidget(), row(*charts, spacing=16)
+    for index in range(len(charts)):
+        line.setStretch(index, 1)
+    result.setLayout(line)
+    return result
 
 
 def translucent(color: str, alpha: int) -> QColor:

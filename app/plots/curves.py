@@ -59,11 +59,11 @@ class CurveChart(Chart):
         self._level_line = pg.InfiniteLine(angle=0, movable=False)
         super().__init__(title, promise, compact=compact)
         for item in (*self._raw, *self._smooth, *self._measured):
-            item.setDownsampling(auto=True, method="peak")
             self.plot.addItem(item)
         if level is not None:
             self._level_line.setValue(level[0] * scale)
             self.plot.addItem(self._level_line)  # within the bounds: it is always in sight
+        self.plot.setDownsampling(auto=True, mode="peak")
         self.plot.setClipToView(True)
         self.plot.enableAutoRange(axis="y")
         self.plot.setLabel("bottom", "step")

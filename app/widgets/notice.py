@@ -35,7 +35,7 @@ class Notice(Card):
     ) -> None:
         super().__init__(margin=12)
         self.message, self.hint = message, hint
-        self.is_failure = not state.good
+        self.is_failure = state in (State.WRONG, State.TOO_BIG)
         self.setAccessibleName(message)
         self.setAccessibleDescription(hint)
         cause = label(message, bold=True, wrap=True)

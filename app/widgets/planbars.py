@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
@@ -20,6 +21,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from app import words
 from app.theme import colors, font, theme
+from app.widgets.choices import Choices, size_name
 from engine.estimate import Plan
 
 _ROW = 26
@@ -42,6 +44,7 @@ class Part(NamedTuple):
 
 # By the name that engine.estimate gives it.
 PARTS = {
+    "program": Part("program", "#5B6B88", "Python and its libraries, beside the model"),
     "weights": Part("model", "#7D8CA3", "the model itself"),
     "adapter": Part("adapter", "#4FB3A5", "what is trained, with the optimizer's two notes on each number"),
     "extras": Part("layer inputs", "#9A9AA0", "what this model hands to every layer besides the text so far"),
@@ -62,11 +65,6 @@ def part_named(name: str) -> Part:
     return PARTS.get(name, Part(name, "#9A9AA0", ""))
 
 
-def size_name(segment_size: int) -> str:
-    """A segment size in a word or two."""
-    return "whole" if segment_size == 0 else words.plural(segment_size, "layer")
-
-
 class PlanBars(QWidget):
     """A bar a segment size. Click one, or use the arrow keys, to take its size.
 
@@ -78,21 +76,16 @@ class PlanBars(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._plans: list[Plan] = []
-        self._budget = 0
-        self._suggested: int | None = None
-        self._taken: int | None = None
+        self._choices = Choices()
         self.setFont(font(11))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Predicted memory by segment size")
         theme().changed.connect(self.update)
 
-    def show_plans(self, plans: list[Plan], budget: int, suggested: int | None, taken: int | None) -> None:
-        """Shows these plans; `suggested` is marked, `taken` is the one that Start would use."""
-        self._plans, self._budget, self._suggested, self._taken = plans, budget, suggested, taken
-        self.setAccessibleDescription("; ".join(self._sentence(plan) for plan in plans))
-        self.setVisible(bool(plans))
+    def show_choices(self, choices: Choices) -> None:
+        self._choices = choices
+        self.setAccessibleDescription("; ".join(choices.sentence(plan) for plan in choices.plans))
         self.updateGeometry()
         self.update()
 
@@ -105,7 +98,7 @@ class PlanBars(QWidget):
         scale = self._scale()
         for index, plan in enumerate(self._plans):
             self._paint_plan(painter, plan, index * _ROW, scale)
-        edge = _NAME + self._budget * scale
+        edge = _NAME + self._choices.budget_bytes * scale
         if self._plans and edge <= self.width() - _VALUE + 4:
             painter.setPen(QPen(QColor(colors().text), 1, Qt.PenStyle.DashLine))
             painter.drawLine(round(edge), 2, round(edge), self.height() - 4)
@@ -118,7 +111,8 @@ class PlanBars(QWidget):
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             index = event.pos().y() // _ROW
             inside = 0 <= index < len(self._plans)
-            QToolTip.showText(event.globalPos(), _contents(self._plans[index]) if inside else "", self)
+            text = contents(self._choices, self._plans[index]) if inside else ""
+            QToolTip.showText(event.globalPos(), text, self)
             return True
         return super().event(event)
 
@@ -133,15 +127,20 @@ class PlanBars(QWidget):
         if not step or not sizes:
             super().keyPressEvent(event)
             return
-        here = sizes.index(self._taken) if self._taken in sizes else -1
+        here = sizes.index(self._choices.taken) if self._choices.taken in sizes else -1
         self.chosen.emit(sizes[max(0, min(len(sizes) - 1, here + step))])
+
+    @property
+    def _plans(self) -> Sequence[Plan]:
+        return self._choices.plans
 
     def _scale(self) -> float:
         """Pixels a byte: the widest bar fills the room, and so does the budget, unless one is far beyond the other."""
+        budget = self._choices.budget_bytes
         peaks = [plan.peak_bytes for plan in self._plans] or [1]
         reach = max(peaks)
-        if self._budget < _FAR * reach:
-            reach = max(min(reach, _FAR * self._budget), min(peaks), self._budget)
+        if budget < _FAR * reach:
+            reach = max(min(reach, _FAR * budget), min(peaks), budget)
         return (self.width() - _NAME - _VALUE) / max(1, reach)
 
     def _room(self, top: int) -> QPainterPath:
@@ -154,7 +153,7 @@ class PlanBars(QWidget):
 
     def _paint_plan(self, painter: QPainter, plan: Plan, top: int, scale: float) -> None:
         c = colors()
-        taken = plan.segment_size == self._taken
+        taken = plan.segment_size == self._choices.taken
         if taken:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(c.well))
@@ -172,21 +171,26 @@ class PlanBars(QWidget):
             painter.drawRect(QRectF(x, top + 8, size * scale, _ROW - 16))
             x += size * scale
         painter.restore()
+        measured = self._choices.measured.get(plan.segment_size)
+        if measured and 0 < measured.measured_bytes * scale <= self.width() - _NAME - _VALUE:
+            _paint_notch(painter, _NAME + measured.measured_bytes * scale, top)
         painter.setPen(QColor(c.text))
-        value = words.memory_beyond(plan.peak_bytes, self._budget)
-        mark = "\N{BLACK UP-POINTING TRIANGLE} " if plan.peak_bytes > self._budget else ""
-        mark = "\N{CHECK MARK} " if plan.segment_size == self._suggested else mark
-        painter.drawText(QRectF(0, top, self.width() - 4, _ROW), Qt.AlignmentFlag.AlignRight | middle, mark + value)
-
-    def _sentence(self, plan: Plan) -> str:
-        peak = words.memory_beyond(plan.peak_bytes, self._budget)
-        notes = [f"{size_name(plan.segment_size)}: {peak} predicted"]
-        notes += ["suggested"] if plan.segment_size == self._suggested else []
-        notes += ["does not fit"] if plan.peak_bytes > self._budget else []
-        return ", ".join(notes)
+        ran_out = measured is not None and measured.died
+        value = self._choices.mark(plan) + (
+            self._choices.measured_words(plan) if ran_out else self._choices.predicted(plan)
+        )
+        painter.drawText(QRectF(0, top, self.width() - 4, _ROW), Qt.AlignmentFlag.AlignRight | middle, value)
 
 
-def _contents(plan: Plan) -> str:
-    """The parts of a plan with their sizes, a line each."""
+def _paint_notch(painter: QPainter, x: float, top: int) -> None:
+    """The measured size on a bar: a small triangle that points at it and a line through the bar."""
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QColor(colors().text))
+    painter.drawPolygon(QPolygonF([QPointF(x - 4, top + 2), QPointF(x + 4, top + 2), QPointF(x, top + 7)]))
+    painter.drawRect(QRectF(x - 0.75, top + 6, 1.5, _ROW - 12))
+
+
+def contents(choices: Choices, plan: Plan) -> str:
+    """What is told of a plan and its parts with their sizes, a line each."""
     parts = [f"{part_named(name).word}: {words.memory(size)}" for name, size in plan.parts.items()]
-    return "\n".join([size_name(plan.segment_size), *parts])
+    return "\n".join([choices.sentence(plan).capitalize(), *parts])

@@ -2,7 +2,9 @@
 
 The name of the data file says how it behaves: "killed" dies while training, "errors" has bad lines, "slow"
 trains until it is told to stop, "long" has long prompts, "own" repeats a pair's prompt before each answer,
-"broken" prints a traceback instead of an answer. Whether the rows are answers or pairs it sees for itself.
+"broken" prints a traceback instead of an answer, "warned" warns of memory twice. A probe of "slow" data goes on until
+it is stopped, of "greedy" data it runs out of memory, of "unfit" data it is refused. Whether the rows are answers or
+pairs it sees for itself.
 """
 
 import json
@@ -132,10 +134,17 @@ def train(arguments):
     say(event="stage", name="load", message="Loading the model", done=0, total=0)
     steps = config["steps"] or 40
     gigabyte = 1024**3
+    order = [("forward", k) for k in range(6)] + [("head", 0)] + [("backward", k) for k in range(5, -1, -1)]
+    program = {"program": gigabyte // 5, "weights": gigabyte // 2}
+    predicted = [
+        {"name": part, "segment": k, "parts": {**program, "head" if part == "head" else "segment": gigabyte}}
+        for part, k in order
+    ]
     say(
         event="started", run=str(run), steps=steps, segment_size=5, segments=6, budget_bytes=2 * gigabyte,
-        resting_bytes=gigabyte // 2, predicted_peak_bytes=gigabyte, train_rows=90, valid_rows=10,
+        resting_bytes=gigabyte // 2, predicted_peak_bytes=int(1.7 * gigabyte), train_rows=90, valid_rows=10,
         split="10 rows are set aside.", trainable_parameters=1_000_000,
+        program_bytes=gigabyte // 5, predicted=predicted,
     )  # fmt: skip
     step, loss, preference = 0, 3.0, None
     while step < steps and not stopped:
@@ -158,8 +167,10 @@ def train(arguments):
             event="step", step=step, steps=steps, loss=loss, learning_rate=2e-4 * (1 - step / steps / 2),
             grad_norm=0.71, tokens=240, trained_tokens=100, tokens_per_second=420.0, seconds=0.05,
             peak_bytes=int(gigabyte * 1.3), active_bytes=gigabyte, cache_bytes=0, process_bytes=2 * gigabyte,
-            phases=phases, preference=preference,
+            swap_bytes=int(gigabyte * 0.01 * step), phases=phases, preference=preference,
         )  # fmt: skip
+        if "warned" in name and step in (3, 6):
+            say(event="warned", message=f"Memory is short at step {step}.", hint="Close other programs.")
         if step % 5 == 0:
             say(event="evaluated", step=step, loss=loss + 0.1, rows=10, trained_tokens=250, preference=preference)
         if "slow" in name:
@@ -169,6 +180,27 @@ def train(arguments):
         event="finished", step=step, steps=steps, stopped=bool(stopped), run=str(run),
         adapter=str(run / "adapter" / "adapters.safetensors"),
         first_loss=2.8, last_loss=loss, seconds=4.2, peak_bytes=int(gigabyte * 1.3),
+    )  # fmt: skip
+    return 0
+
+
+def probe(arguments):
+    config = json.loads(Path(option(arguments, "--config")).read_text())
+    name, size = Path(config["data"]).name, config["segment_size"]
+    size = 6 if size == "auto" else size
+    say(event="stage", name="probe", message=f"Measuring segment size {size}, 1 of 1", done=0, total=1)
+    if "unfit" in name:
+        return fail("The rows can't be measured.", "Choose other data.")
+    if "slow" in name:
+        sys.stdin.read()
+    megabyte = 1024**2
+    plan = {"segment_size": size, "peak_bytes": 300 * megabyte, "parts": {}, "kind": "pieces"}
+    measured = {"predicted_bytes": 310 * megabyte, "measured_bytes": 290 * megabyte, "seconds": 1.9}
+    died = {"predicted_bytes": 310 * megabyte, "died": "Its process was ended because memory ran out."}
+    say(
+        budget_bytes=int(config["memory_budget_gb"] * 1024**3), length=90, calibrated=True,
+        plans=[plan | (died if "greedy" in name else measured), {**plan, "segment_size": 1}],
+        suggested={"segment_size": size, "reason": ""}, remedies=[],
     )  # fmt: skip
     return 0
 
@@ -191,4 +223,5 @@ def talk(arguments):
 
 if __name__ == "__main__":
     command, *rest = sys.argv[1:]
-    sys.exit({"models": models, "check": check, "preview": preview, "train": train, "talk": talk}[command](rest))
+    answers = {"models": models, "check": check, "preview": preview, "probe": probe, "train": train, "talk": talk}
+    sys.exit(answers[command](rest))

@@ -4,11 +4,15 @@ import csv
 
 import psutil
 import pytest
-from PySide6.QtCore import QPoint, QTimer
-from PySide6.QtGui import QContextMenuEvent
-from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer
+from PySide6.QtGui import QContextMenuEvent, QMouseEvent
+from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 
+from app.history import History
+from app.plots.memory import MemoryChart
 from app.training import Phase
+from engine.config import GB
+from engine.events import Started, Step
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def preferred(window, pairs, ready, qtbot):
 
 def start(window, path, ready):
     window.open_data(path)
-    window.session.change(steps=100_000 if path.stem == "slow" else 40)
+    window.session.change(steps=100_000 if "slow" in path.stem else 40)
     ready(window)
     window.bar.start.click()
 
@@ -118,7 +122,8 @@ def test_closing_while_training_asks_once(window, data, ready, qtbot, answer, ac
 
 
 def test_plots_say_what_they_will_show(window):
-    for chart in (*window.training_page.curves.charts, window.training_page.segments):
+    page = window.training_page
+    for chart in (*page.curves.charts, page.segments, page.memory):
         assert chart.stack.currentWidget() is chart.promise
         assert len(chart.promise.text()) > 40
 
@@ -141,15 +146,134 @@ def test_loss_chart_has_value_table_and_hover(trained):
 def test_segments_stand_in_step_order_and_name_the_worst(trained):
     chart = trained.training_page.segments
     names, rows = chart.contents()
-    assert names[:2] == ["part", "segment"]
+    assert names == ["part", "segment", "measured, GB", "predicted, GB"]
     parts = [(row[0], row[1]) for row in rows]
     assert parts[:2] == [("forward", 1), ("forward", 2)]
     assert parts[6] == ("head", "")
     assert parts[7] == ("backward", 6)
+    # Bytes are whole: a GB is off by less than one of them.
+    assert rows[7][2:] == pytest.approx((1.3 + 0.2, 0.2 + 0.5 + 1.0), abs=1e-8)
     assert "backward 6" in chart.note.text()
-    assert chart.value.text() == "1.3 GB"
-    assert chart.describe(6)[1].startswith("head\n")
+    assert chart.value.text() == "1.5 GB"
     assert chart.describe(99) is None
+
+
+def test_a_bar_tells_what_was_predicted_part_by_part(trained):
+    chart = trained.training_page.segments
+    at, told = chart.describe(6.2)
+    heading, measured, predicted, *parts = told.split("<br>")
+    assert (at, heading) == (6, "<b>head</b>")
+    assert measured == "measured 1.1 GB at step 40"
+    assert predicted == "predicted 1.7 GB, 48 % higher:"
+    assert [part.rpartition("</span> ")[2] for part in parts] == ["program 0.2 GB", "model 0.5 GB", "head 1.0 GB"]
+
+
+def test_memory_over_time_tells_process_arrays_and_swap(trained):
+    chart = trained.training_page.memory
+    assert chart.value.text() == "2.0 GB"
+    assert chart.note.text() == "highest 2.0 GB; the machine's swap grew by 0.4 GB"
+    names, rows = chart.contents()
+    assert names == ["step", "time, s", "process, GB", "peak, GB", "active, GB", "cache, GB", "swap in use, GB"]
+    assert [row[0] for row in rows] == list(range(1, 41))
+    assert rows[9][1:] == pytest.approx((0.5, 2.0, 1.3, 1.0, 0.0, 0.1), abs=1e-8)
+    at, told = chart.describe(0.52)
+    assert at == pytest.approx(0.5)
+    assert told.splitlines()[0] == "step 10, after 0 s"
+    assert "peak 1.3 GB: arrays at the peak of the step" in told
+    assert told.endswith("swap in use 102 MB: on the whole machine")
+    assert chart.legend.accessibleName() == "Legend: process, peak, active, cache, predicted 1.7 GB"
+    chart.table_button.click()
+    assert chart.table.rowCount() == 40
+
+
+def test_both_memory_plots_stand_side_by_side(trained):
+    segments, memory = trained.training_page.segments, trained.training_page.memory
+    assert segments.mapTo(trained, QPoint()).y() == memory.mapTo(trained, QPoint()).y()
+    assert segments.width() == pytest.approx(memory.width(), abs=1)
+
+
+def history_of(steps, seconds, budget):
+    """A run whose process holds 2 GB; each step takes `seconds`."""
+    history = History()
+    history.begin(Started("", steps, 6, 5, int(budget * GB), GB, int(1.5 * GB), 9, 1, "", 100, program_bytes=GB // 4))
+    for number in range(1, steps + 1):
+        history.add(Step(number, steps, 1.0, 1e-4, 0.5, 10, 5, 1.0, seconds, GB, GB // 2, GB // 2, 2 * GB))
+    return history
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit", "end", "after"),
+    [(1.0, "seconds", 20, "20 s"), (60.0, "minutes", 20, "20 min"), (1800.0, "hours", 10, "10 h")],
+)
+def test_memory_over_time_has_the_unit_that_suits(qtbot, seconds, unit, end, after):
+    chart = MemoryChart()
+    qtbot.addWidget(chart)
+    chart.show_history(history_of(20, seconds, 6))
+    assert chart.plot.getAxis("bottom").labelText == f"{unit} of training"
+    at, told = chart.describe(end * 2)
+    assert at == pytest.approx(end)
+    assert told.startswith(f"step 20, after {after}\n")
+
+
+@pytest.mark.parametrize(("budget", "in_sight"), [(1.5, True), (4, True), (24, False)])
+def test_a_budget_far_beyond_does_not_flatten_the_curves(qtbot, budget, in_sight):
+    chart = MemoryChart()
+    qtbot.addWidget(chart)
+    chart.show_history(history_of(3, 1.0, budget))
+    assert chart.budget.line.isVisible() == in_sight
+    low, high = chart.plot.viewRange()[1]
+    highest = max(2, budget) if in_sight else 2
+    assert low == 0
+    assert highest < high <= 2 * highest  # room for a line of text, at most half of the smallest plot
+    assert f"budget {budget:.1f} GB" in chart.budget.name.toPlainText()
+
+
+def test_hovering_shows_a_step_until_the_page_is_left(trained, qtbot):
+    chart = trained.training_page.memory
+    place = QPointF(chart.plot.mapFromScene(chart.plot.getViewBox().mapViewToScene(QPointF(1.0, 1.0))))
+    viewport, none = chart.plot.viewport(), Qt.MouseButton.NoButton
+    moved = QMouseEvent(
+        QEvent.Type.MouseMove, place, viewport.mapToGlobal(place), none, none, Qt.KeyboardModifier.NoModifier
+    )
+    QApplication.sendEvent(viewport, moved)
+
+    def shown():
+        return [found for found in trained.findChildren(QLabel) if found.text().startswith("step 20, after 1 s")]
+
+    qtbot.waitUntil(lambda: bool(shown()))
+    (label,) = shown()
+    assert label.isVisible()
+    assert trained.rect().contains(label.geometry())
+    trained.show_page(0)
+    assert not label.isVisible()
+
+
+def test_a_warning_stands_by_while_training_goes_on(window, data, ready, qtbot):
+    start(window, data("slow-warned.jsonl"), ready)
+    training = window.session.training
+    qtbot.waitUntil(lambda: len(training.history["step"]) > 8)
+    (notice,) = window.training_page.notices.shown  # the second in the place of the first
+    assert (notice.message, notice.hint) == ("Memory is short at step 6.", "Close other programs.")
+    assert not notice.is_failure
+    assert training.phase is Phase.RUNNING
+    assert "Step" in window.bar.text.text()
+    notice.dismiss.click()
+    assert window.training_page.notices.shown == []
+    assert training.phase is Phase.RUNNING
+
+
+@pytest.mark.parametrize("page", [0, 1, 2])
+def test_a_warning_comes_where_the_person_is_and_goes_with_the_run(window, data, ready, qtbot, page):
+    with qtbot.waitSignal(window.session.training.warned, timeout=10_000):
+        start(window, data("slow-warned.jsonl"), ready)
+        window.show_page(page)
+    qtbot.waitUntil(lambda: len(window.session.training.history["step"]) > 8)
+    assert [len(found.notices.shown) for found in window.pages] == [page == index for index in range(3)]
+    with qtbot.waitSignal(window.session.training.ended, timeout=10_000):
+        window.bar.stop.click()
+    messages = [notice.message for found in window.pages for notice in found.notices.shown]
+    assert len(messages) == 1
+    assert messages[0].startswith("Stopped early and saved")
 
 
 def test_charts_export(trained, tmp_path):

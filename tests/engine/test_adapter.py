@@ -9,7 +9,7 @@ import pytest
 from tiny_families import write_family
 from tiny_models import write_llama
 
-from engine import estimate
+from engine.adapter_size import adapter_parameters
 from engine.architecture import architecture
 from engine.backend import mx, nn
 from engine.config import TrainConfig
@@ -392,7 +392,7 @@ def test_the_estimate_counts_the_adapter_of_a_real_model(values, kind, tmp_path)
     add_adapter(model, config)
     count = sum(array.size for array in trained(model).values())
     shape = architecture(Path(source))
-    assert estimate.adapter_parameters(shape, config) == count
+    assert adapter_parameters(shape, config) == count
     folder = saved(model, config, tmp_path / "adapter")
     continuing = TrainConfig.from_mapping({"adapter": str(folder), "rank": 50})
-    assert estimate.adapter_parameters(shape, continuing) == count
+    assert adapter_parameters(shape, continuing) == count

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine import attention_arithmetic, attention_kernel, estimate, heads
+from engine import attention_arithmetic, attention_kernel, heads, peaks
 from engine.attention import Sight, attend, backward, forward, inner_product
 from engine.backend import mx
 from engine.spans import Forest, is_visible, plain
@@ -133,6 +133,6 @@ def test_memory_grows_with_length_not_with_its_square():
 
 
 def test_the_estimate_knows_the_engine_s_sizes():
-    assert estimate.ATTENTION_BLOCK == attention_arithmetic.BLOCK
-    known = estimate.FUSED_LOGITS_CPU, estimate.FUSED_LOGITS_GPU, estimate.HEAD_BLOCK
+    assert peaks.ATTENTION_BLOCK == attention_arithmetic.BLOCK
+    known = peaks.FUSED_LOGITS_CPU, peaks.FUSED_LOGITS_GPU, peaks.HEAD_BLOCK
     assert known == (heads.FUSED_LOGITS_CPU, heads.FUSED_LOGITS_GPU, heads.HeadPlan.block)
