@@ -165,7 +165,7 @@ def measure(folder: Path, shape: Architecture, cell: Cell) -> Truth:
     config = cell.config
     rows = items(cell, shape.vocabulary)
     plan = estimate.plan(shape, config, max(item.tokens for item in rows), cell.variant)
-    hold_to(plan.peak_bytes, plan.parts["program"])
+    hold_to(others + plan.limit_bytes, plan.parts["program"])
     stack = load_stack(open_folder(folder))
     add_adapter(stack.model, config)
     steps = Steps(config, stack, plan_of(config, plan), 2)
