@@ -18,7 +18,7 @@ from engine.spans import Forest
 __all__ = ["Sight", "attend", "backward", "forward", "inner_product"]
 
 # Head dimensions up to this have a fused backward on a GPU.
-_FUSED_HEAD_DIM = 128
+FUSED_HEAD_DIM = 128
 
 
 def attend(queries: mx.array, keys: mx.array, values: mx.array, sight: Sight) -> mx.array:
@@ -98,7 +98,7 @@ def _takes_whole_rows(queries: mx.array, sight: Sight) -> bool:
     length, dim = queries.shape[2], queries.shape[3]
     if not all(forest.is_plain for forest in sight.forests) or (sight.window is not None and length > sight.window):
         return False
-    return length <= attention_arithmetic.BLOCK or (not on_cpu() and dim <= _FUSED_HEAD_DIM)
+    return length <= attention_arithmetic.BLOCK or (not on_cpu() and dim <= FUSED_HEAD_DIM)
 
 
 def _by_forest(sight: Sight) -> list[tuple[slice, Forest]]:

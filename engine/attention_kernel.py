@@ -12,9 +12,20 @@ _SIZES = (1024, 512, 256, 128)
 _SCORES_BYTES = 32 * 1024**2
 
 
-def whole(queries: mx.array, keys: mx.array, values: mx.array, scale: float) -> mx.array:
-    """Causal attention over plain rows."""
-    return mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask="causal")
+# CUDA's fused backward takes lengths that are multiples of this; of others it would hold all scores.
+_CUDA_LENGTHS = 128
+
+
+def whole(queries: mx.array, keys: mx.array, values: mx.array, scale: float, multiple: int | None = None) -> mx.array:
+    """Causal attention over plain rows, padded to a `multiple` in length: the one that the device wants."""
+    length = queries.shape[2]
+    padding = -length % (multiple or (_CUDA_LENGTHS if mx.cuda.is_available() else 1))
+    if padding:
+        # Behind the row, where no query of it looks.
+        behind = [(0, 0), (0, 0), (0, padding), (0, 0)]
+        queries, keys, values = (mx.pad(array, behind) for array in (queries, keys, values))
+    mixed = mx.fast.scaled_dot_product_attention(queries, keys, values, scale=scale, mask="causal")
+    return mixed[:, :, :length] if padding else mixed
 
 
 def forward(

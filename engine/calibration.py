@@ -47,6 +47,8 @@ class Correction:
 
         A kind that was not measured takes the mean of those that were.
         """
+        if self == NO_CORRECTION:
+            return parts
         mean = math.fsum(self.factors.values()) / len(self.factors) if self.factors else 1.0
         factor = self.factors.get(kind, mean)
         corrected = {name: round(size * factor) for name, size in parts.items()}

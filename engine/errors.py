@@ -5,7 +5,7 @@ class EngineError(Exception):
     """What a person reads when a request can't be met: a sentence of cause and one of cure.
 
     `kind` says whose turn it is: "request" (data, setting, model), "memory", "disk", "died"
-    (the engine's process ended by itself) or "internal" (our fault).
+    (the engine's process ended by itself), "unknown" (nothing can be predicted) or "internal" (our fault).
     """
 
     def __init__(self, message: str, hint: str, kind: str = "request") -> None:

@@ -22,7 +22,7 @@ from engine.plans import Variant, cost, row_limit, segment_sizes, variants
 
 @dataclass(frozen=True)
 class Plan:
-    """A way to walk a step, `cost` in time against other plans, and what each of its phases is predicted to take."""
+    """A way to walk a step, its `cost` in time against other plans, and what its phases take before any correction."""
 
     segment_size: int
     kept: int
@@ -30,16 +30,28 @@ class Plan:
     keep_attention: bool
     cost: float
     phases: tuple[Predicted, ...]
+    correction: Correction = NO_CORRECTION
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(self.segment_size, self.kept, self.tile, self.keep_attention)
 
     @property
     def kind(self) -> str:
         """How it walks: see Variant."""
-        return Variant(self.segment_size, self.kept, self.tile, self.keep_attention).kind
+        return self.variant.kind
+
+    @property
+    def predicted(self) -> list[Predicted]:
+        """What each phase is predicted to take."""
+        return [replace(phase, parts=self.correction.applied(self.kind, phase.parts)) for phase in self.phases]
 
     @cached_property
     def parts(self) -> dict[str, int]:
         """What the phase that takes most is made of."""
-        return max((phase.parts for phase in self.phases), key=lambda parts: sum(parts.values()))
+        # A correction changes all that comes and goes by one factor, so the worst phase stays the worst.
+        worst = max((phase.parts for phase in self.phases), key=lambda parts: sum(parts.values()))
+        return self.correction.applied(self.kind, worst)
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -64,17 +76,14 @@ def plan(
     sizes: Sizes | None = None,
 ) -> Plan:
     """The prediction for one variant, for rows of up to `longest` tokens; `sizes` where they are known already."""
-    found = tuple(
-        replace(phase, parts=correction.applied(variant.kind, phase.parts))
-        for phase in phases(sizes or Sizes.of(shape, config, longest), variant)
-    )
     return Plan(
         variant.segment_size,
         variant.kept,
         variant.tile,
         variant.keep_attention,
         cost(shape, config, longest, variant),
-        found,
+        tuple(phases(sizes or Sizes.of(shape, config, longest), variant)),
+        correction,
     )
 
 
@@ -105,8 +114,7 @@ def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
         least = min(plans, key=lambda plan: plan.peak_bytes)
         return Suggestion(
             None,
-            f"Nothing fits: even {_name(least)} would need {_gb(least.peak_bytes)} of {budget}. Raise the budget, or "
-            "lower the rows at a time or the longest row.",
+            f"Nothing fits: even {_name(least)} would need {_gb(least.peak_bytes)} of {budget}.",
         )
     best = min(fitting, key=lambda plan: (plan.cost, plan.peak_bytes))
     reason = f"{_name(best).capitalize()}: {_gb(best.peak_bytes)} of {budget}, predicted."
@@ -165,11 +173,20 @@ def longest_that_fits(
     correction: Correction = NO_CORRECTION,
 ) -> int | None:
     """The largest max_length up to the present one that some plan fits the budget with; None where none does."""
+
+    def fits(length: int) -> bool:
+        shorter = replace(config, max_length=length)
+        known = Sizes.of(shape, shorter, longest)
+        return any(
+            plan(shape, shorter, longest, one, correction, known).peak_bytes <= budget_bytes
+            for size in segment_sizes(shape, shorter)
+            for one in variants(shape, shorter, size)
+        )
+
     low, high = 0, min(longest, config.max_length)
     while low < high:
         middle = (low + high + 1) // 2
-        shorter = plans(shape, replace(config, max_length=middle), longest, budget_bytes, correction)
-        if min(one.peak_bytes for one in shorter) <= budget_bytes:
+        if fits(middle):
             low = middle
         else:
             high = middle - 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -69,7 +69,22 @@ def budget_bytes(config: TrainConfig, machine: Machine) -> int:
 @cache
 def computes_on_gpu() -> bool:
     """Whether MLX computes on a GPU here, told without loading it."""
-    return _ON_MAC or any(importlib.util.find_spec(name) for name in ("mlx_cuda_12", "mlx_cuda_13"))
+    return _ON_MAC or is_nvidia()
+
+
+@cache
+def is_nvidia() -> bool:
+    """Whether that is an NVIDIA GPU, which has memory of its own."""
+    return any(_is_installed(name) for name in ("mlx-cuda-12", "mlx-cuda-13"))
+
+
+def _is_installed(distribution: str) -> bool:
+    """Whether a package is there; MLX's builds for CUDA bring no module of their own that could be looked for."""
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def footprint_bytes() -> int:

@@ -1,9 +1,4 @@
-"""What each phase of a step takes of memory, part by part, in bytes: counted from the arrays that live in it.
-
-The arrays are those of `engine.whole`, `engine.pieces`, `engine.attention_arithmetic` and `engine.heads`. Which are
-alive at a time follows from the code there; how many live inside one evaluation was measured, array by array, on
-models that differ in one width each.
-"""
+"""What each phase of a step takes of memory, part by part, in bytes: counted from the arrays that live in it."""
 
 from __future__ import annotations
 
@@ -15,30 +10,16 @@ from engine.adapter_size import adapter_parameters
 from engine.architecture import FLOAT32, Architecture
 from engine.config import TrainConfig
 from engine.events import Predicted
-from engine.machine import computes_on_gpu
-from engine.plans import TILE, Variant, row_limit
+from engine.layer_peaks import LayerPeaks, layer_peaks
+from engine.machine import computes_on_gpu, is_nvidia
+from engine.plans import Variant, row_limit
 
-# What Python and its libraries hold beside MLX's arrays; a probe measures it.
-PROGRAM_BYTES = 350 * 1024**2
-# Queries that attention takes at a time on the CPU; a test holds it to engine.attention.BLOCK.
-ATTENTION_BLOCK = 128
+# What Python and its libraries hold beside MLX's arrays, measured on Linux; a probe measures it anew. None of it is on
+# an NVIDIA GPU, whose memory is what a budget there is of.
+PROGRAM_BYTES = 0 if is_nvidia() else 350 * 1024**2
 # Logits up to which the automatic head is the fused one, and what the blocked one takes of the vocabulary at a time;
 # a test holds them to engine.heads.
 FUSED_LOGITS_CPU, FUSED_LOGITS_GPU, HEAD_BLOCK = 2**20, 2**24, 4096
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """What one decoder layer takes for a batch: its arrays, and what lives at the most while it is walked."""
-
-    attended: int  # what attention gave, with its log-sum-exps
-    shared: int  # its keys and values, 0 where it has none of its own
-    saved: int  # of its forward, for a recorded backward
-    forward: int  # at work in pieces, its input not counted
-    backward: int  # the same, and the gradient at its output not counted
-    lean: int  # the same, with attention computed again
-    recorded: int  # besides what is saved: going backward as a part of a recorded graph
-    unrecorded: int  # going forward as a part of a graph that is not recorded
 
 
 @dataclass(frozen=True)
@@ -48,7 +29,7 @@ class Sizes:
     shape: Architecture
     hidden: int  # a hidden state of the whole batch
     extras: int
-    layers: tuple[_Layer, ...]
+    layers: tuple[LayerPeaks, ...]
     donors: tuple[int, ...]  # the layers whose keys and values later layers use
     first_trained: int
     heads: dict[bool, int]  # at work in the head, by whether layers below it are recorded
@@ -66,56 +47,13 @@ class Sizes:
             shape=shape,
             hidden=hidden,
             extras=tokens * shape.extras * shape.item_bytes,
-            layers=tuple(_layers(shape, config, length)),
+            layers=tuple(layer_peaks(shape, config, length)),
             donors=_donors(shape),
             first_trained=0 if config.adapter else shape.layers - adapted,
             heads={kept: _head_bytes(shape, config, tokens, kept) + 3 * hidden for kept in (False, True)},
             adapter=FLOAT32 * adapter_parameters(shape, config),
             accumulates=config.accumulate > 1,
         )
-
-
-def _layers(shape: Architecture, config: TrainConfig, length: int) -> Iterator[_Layer]:
-    tokens, item = config.batch_size * length, shape.item_bytes
-    at_once = tokens if config.pack else length
-    tile = min(TILE, at_once) * (1 if config.pack else config.batch_size)
-    # Packed rows are attended one after the other.
-    scores = FLOAT32 * shape.heads * min(ATTENTION_BLOCK, length) * length
-    scores *= 1 if config.pack else config.batch_size
-    h = tokens * shape.hidden * item
-    post_norms = max(0, shape.norms - 2)
-    sums = FLOAT32 * tokens * shape.heads
-    known: dict[object, _Layer] = {}
-    for widths in shape.widths:
-        if widths not in known:
-            a, k, i = (tokens * width * item for width in (widths.queries, widths.keys, widths.inner))
-            near = k or tokens * item * shape.kv_heads * widths.queries // shape.heads
-            block = ATTENTION_BLOCK * widths.queries * item
-            working = tile * item * (8.1 * widths.inner + (2.2 + 2 * post_norms) * shape.hidden)
-            attending = 0.43 * a + 1.65 * near + 3.8 * scores + 0.53 * block
-            normed_heads = (a + k) if shape.head_norms else 0
-            saved = (4 + post_norms + bool(shape.extras)) * h + 3 * a + 2 * k + shape.gated * i + sums + normed_heads
-            finish = max(3 * h + 2 * a + 2 * k + working, 4 * h + 3 * a + 2 * k) - 2 * h
-            mix = 3 * a + 4 * near + 2 * sums + attending
-            known[widths] = _Layer(
-                attended=a + sums,
-                shared=2 * k,
-                saved=saved,
-                forward=round(
-                    max(
-                        2 * a + 4 * k,
-                        a + 2 * near + max(a + sums + 3.6 * scores, 2 * (a + sums)),
-                        a + sums + h + max(h, tile * item * (3.65 * widths.inner + 3 * shape.hidden)),
-                    )
-                ),
-                backward=round(max(2 * a + 4 * k + a + sums, finish + a + sums, mix)),
-                lean=round(max(2 * a + 4 * k, finish + a + sums, mix)),
-                recorded=round(
-                    max(2.2 * i + (3.5 - post_norms) * h, 3.6 * h - saved + 4 * h + 6 * a + 5 * near + 2.1 * scores)
-                ),
-                unrecorded=round(max(2 * h + 4 * i, 1.5 * h + 1.5 * a + 3 * near + 1.2 * scores)),
-            )
-        yield known[widths]
 
 
 def _donors(shape: Architecture) -> tuple[int, ...]:
@@ -183,7 +121,14 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
     }
     head = sizes.heads[bool(kept)] + hidden
     if kept:
-        yield phase("forward", len(segments), **common, boundaries=waits + hidden, segment=top, working=copies + hidden)
+        yield phase(
+            "forward",
+            len(segments),
+            **common,
+            boundaries=waits + hidden,
+            segment=top,
+            working=copies + max(layer.top_forward for layer in sizes.layers[below:]),
+        )
         yield phase("head", len(segments), **common, boundaries=waits + hidden, segment=top, head=copies + head)
         common["gradients"] += kept * share
         yield phase(
@@ -192,7 +137,7 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
             **common,
             boundaries=waits + 2 * hidden,
             segment=top,
-            working=copies + max(layer.recorded for layer in sizes.layers[below:]),
+            working=copies + max(layer.top_backward for layer in sizes.layers[below:]),
         )
     else:
         yield phase("head", len(segments), **common, boundaries=waits, head=copies + head)
@@ -221,7 +166,7 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
 
 
 def _head_bytes(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> int:
-    """What a chunk of the head takes at its peak, its logits' twofold as they are and as their gradients."""
+    """What a chunk of the head takes at its peak, in so many arrays of its logits."""
     chunk = min(config.head_chunk, tokens)
     logits = FLOAT32 * chunk * shape.vocabulary
     most = FUSED_LOGITS_GPU if computes_on_gpu() else FUSED_LOGITS_CPU
@@ -234,4 +179,4 @@ def _head_bytes(shape: Architecture, config: TrainConfig, tokens: int, kept: boo
         case "blocked":
             block = min(4 * HEAD_BLOCK if computes_on_gpu() else HEAD_BLOCK, shape.vocabulary)
             return 2 * FLOAT32 * chunk * (block + shape.hidden)
-    return 2 * logits
+    return (4 if computes_on_gpu() else 2) * logits

@@ -94,7 +94,7 @@ def _variants(
     budget = budget_bytes(config, machine())
     plans = [estimate.plan_of_size(shape, one, longest, budget, correction) for one in chosen]
     plans.sort(key=lambda plan: plan.peak_bytes)
-    return list(dict.fromkeys(_variant_of(plan) for plan in plans))
+    return list(dict.fromkeys(plan.variant for plan in plans))
 
 
 def _answer(
@@ -132,10 +132,6 @@ def _described(plan: estimate.Plan) -> dict[str, Any]:
         "peak_bytes": plan.peak_bytes,
         "parts": plan.parts,
     }
-
-
-def _variant_of(plan: estimate.Plan) -> Variant:
-    return Variant(plan.segment_size, plan.kept, plan.tile, plan.keep_attention)
 
 
 def leanest(config: TrainConfig) -> Variant:

@@ -45,8 +45,10 @@ def plan_of(config: TrainConfig, chosen: estimate.Plan | Variant) -> Plan:
     )
 
 
-def load_inside(budget_bytes: int, folder: ModelFolder, config: TrainConfig) -> tuple[Stack, str | None, int]:
-    """The model with its adapter, and MLX held to the budget.
+def load_inside(
+    budget_bytes: int, folder: ModelFolder, config: TrainConfig, predicted_bytes: int = 0
+) -> tuple[Stack, str | None, int]:
+    """The model with its adapter, and MLX held to the budget, or to what was predicted where that is less.
 
     With it what there is to say about the adapter, mostly nothing, and what the process holds beside MLX's arrays, in
     bytes. EngineError where the model can't be loaded.
@@ -56,7 +58,8 @@ def load_inside(budget_bytes: int, folder: ModelFolder, config: TrainConfig) -> 
     said = add_adapter(stack.model, config)
     mx.clear_cache()
     program_bytes = max(0, held_bytes() - mx.get_active_memory())
-    hold_to(budget_bytes, program_bytes)
+    # A GPU runs ahead as far as the limit lets it: a prediction that is its limit comes true.
+    hold_to(min(budget_bytes, predicted_bytes or budget_bytes), program_bytes)
     return stack, said, program_bytes
 
 

@@ -67,7 +67,7 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     budget = budget_bytes(config, machine())
     try:
         chosen = _predicted(config, folder, rows, budget)
-        plan, predicted = plan_of(config, chosen), list(chosen.phases)
+        plan, predicted = plan_of(config, chosen), chosen.predicted
     except EngineError as error:
         if error.kind != "unknown":
             raise
@@ -76,7 +76,7 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     yield Stage("model", f"Loading {folder.path.name}")
     if not has_fast_blas:
         yield Stage("model", "OpenBLAS is missing, so this takes about 30 times as long: install libopenblas0.")
-    stack, said, program_bytes = load_inside(budget, folder, config)
+    stack, said, program_bytes = load_inside(budget, folder, config, _peak(predicted))
     if said:
         yield Stage("model", said)
     run = RunFolder(new_run_folder(config))
@@ -97,6 +97,11 @@ def _predicted(config: TrainConfig, folder: ModelFolder, rows: Rows, budget: int
     shape = architecture_of(folder)
     largest = replace(config, batch_size=rows_at_once(config, len(rows.train)))
     return estimate.choose(shape, largest, rows.largest(config), budget, correction_for(shape, config))
+
+
+def _peak(predicted: list[Predicted]) -> int:
+    """The highest that was predicted, 0 where nothing was."""
+    return max((sum(phase.parts.values()) for phase in predicted), default=0)
 
 
 class _Training:
@@ -124,7 +129,7 @@ class _Training:
             segments=recomputed + (plan.kept > 0),
             budget_bytes=budget_bytes,
             resting_bytes=mx.get_active_memory(),
-            predicted_peak_bytes=max((sum(phase.parts.values()) for phase in predicted), default=0),
+            predicted_peak_bytes=_peak(predicted),
             train_rows=len(self.rows.train),
             valid_rows=len(self.rows.valid),
             split=self.rows.sentence,
@@ -142,7 +147,7 @@ class _Training:
             losses = [losses[0] if done else step.loss, step.loss]
             done = number
             yield step
-            warning = watch.look(held_bytes())
+            warning = watch.look(max(held_bytes(), program_bytes + step.peak_bytes))
             if warning is not None:
                 yield warning
             if self._looks_after(number):

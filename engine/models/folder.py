@@ -73,13 +73,6 @@ class ModelFolder:
         return {**inner, "vocab_size": self.config.get("vocab_size", inner.get("vocab_size"))}
 
     @property
-    def group_size(self) -> int:
-        """Weights that share a scale, where the model is quantized."""
-        quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
-        size = quantization.get("group_size", 64) if isinstance(quantization, dict) else 64
-        return size if isinstance(size, int) else 64
-
-    @property
     def family(self) -> str | None:
         """The family's name, or None where the engine has no decoder stack for it."""
         return FAMILIES.get(self.model_type)

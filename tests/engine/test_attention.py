@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine import attention_arithmetic, attention_kernel, heads, peaks
+from engine import attention, attention_arithmetic, attention_kernel, heads, layer_peaks, peaks
 from engine.attention import Sight, attend, backward, forward, inner_product
 from engine.backend import mx
 from engine.spans import Forest, is_visible, plain
@@ -132,7 +132,24 @@ def test_memory_grows_with_length_not_with_its_square():
     assert peak(4096) < 2.5 * peak(2048)
 
 
+def test_padding_behind_a_row_changes_nothing():
+    mx.random.seed(0)
+    arrays = [mx.random.normal(shape) for shape in ((2, 4, 37, 16), (2, 2, 37, 16), (2, 2, 37, 16))]
+    slope = mx.random.normal((2, 4, 37, 16))
+
+    def results(multiple):
+        return mx.vjp(lambda *qkv: attention_kernel.whole(*qkv, 0.25, multiple), arrays, [slope])
+
+    (plain,), plain_slopes = results(1)
+    (padded,), padded_slopes = results(32)
+    for a, b in zip([plain, *plain_slopes], [padded, *padded_slopes], strict=True):
+        assert a.shape == b.shape
+        # Sums of up to 37 float32 products, in another order.
+        assert np.allclose(np.array(a), np.array(b), atol=2e-6)
+
+
 def test_the_estimate_knows_the_engine_s_sizes():
-    assert peaks.ATTENTION_BLOCK == attention_arithmetic.BLOCK
+    assert layer_peaks.ATTENTION_BLOCK == attention_arithmetic.BLOCK
+    assert layer_peaks.FUSED_HEAD_DIM == attention.FUSED_HEAD_DIM
     known = peaks.FUSED_LOGITS_CPU, peaks.FUSED_LOGITS_GPU, peaks.HEAD_BLOCK
     assert known == (heads.FUSED_LOGITS_CPU, heads.FUSED_LOGITS_GPU, heads.HeadPlan.block)

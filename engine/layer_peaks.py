@@ -1,0 +1,147 @@
+"""What one decoder layer takes of memory while a batch goes through it, forward and backward, in bytes.
+
+Which arrays are alive outside of an evaluation follows from `engine.whole` and `engine.pieces`. What lives inside of
+one was measured, by phases of steps of models that differ in one width each: on the CPU, where nothing runs ahead, to
+2 or 3 %; on an NVIDIA H200, where the number of operations under way depends on its pace, to about 15 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.architecture import FLOAT32, Architecture, Widths
+from engine.config import PAIR_OBJECTIVES, TrainConfig
+from engine.machine import computes_on_gpu
+from engine.plans import TILE
+
+# Queries that attention takes at a time on the CPU; a test holds it to engine.attention.BLOCK.
+ATTENTION_BLOCK = 128
+# Head dimensions that MLX's fused attention takes whole on a GPU; a test holds it to engine.attention.
+FUSED_HEAD_DIM = 128
+
+
+@dataclass(frozen=True)
+class LayerPeaks:
+    """A layer's arrays, and what lives at the most while it is walked, its input and the gradient above not counted."""
+
+    attended: int  # what attention gave, with its log-sum-exps
+    shared: int  # its keys and values, 0 where it has none of its own
+    saved: int  # of its forward, for a recorded backward
+    forward: int  # at work in pieces
+    backward: int  # the same, going backward with what attention gave
+    lean: int  # the same, with attention computed again
+    unrecorded: int  # at work as a whole, without recording
+    recorded: int  # going backward as a whole, besides what is saved
+    top_forward: int  # of the layers that keep their activations: going forward
+    top_backward: int
+
+
+@dataclass(frozen=True)
+class _Arrays:
+    """Bytes of the arrays that a layer's work is made of."""
+
+    h: int  # hidden states
+    i: int  # of the MLP's width
+    a: int  # queries, or what attention mixed
+    k: int  # keys or values
+    own_k: int  # the same, 0 where they are another layer's
+    scores: int  # of a block of queries
+    block: int  # a block's queries
+    sums: int  # log-sum-exps
+    tile: float  # the share of the tokens that a tile has
+
+    @classmethod
+    def of(cls, shape: Architecture, config: TrainConfig, length: int, widths: Widths) -> _Arrays:
+        rows, item = config.batch_size, shape.item_bytes
+        tokens = rows * length
+        k = widths.keys or shape.kv_heads * widths.queries // shape.heads
+        # Packed rows are attended one after the other.
+        scores = FLOAT32 * shape.heads * min(ATTENTION_BLOCK, length) * length * (1 if config.pack else rows)
+        return cls(
+            h=tokens * shape.hidden * item,
+            i=tokens * widths.inner * item,
+            a=tokens * widths.queries * item,
+            k=tokens * k * item,
+            own_k=tokens * widths.keys * item,
+            scores=scores,
+            block=ATTENTION_BLOCK * widths.queries * item,
+            sums=FLOAT32 * tokens * shape.heads,
+            tile=min(1.0, TILE / (tokens if config.pack else length)),
+        )
+
+
+def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterator[LayerPeaks]:
+    """Every layer's peaks, for rows that bring `length` tokens each."""
+    known: dict[Widths, LayerPeaks] = {}
+    for widths in shape.widths:
+        if widths not in known:
+            arrays = _Arrays.of(shape, config, length, widths)
+            known[widths] = _on_gpu(shape, config, arrays) if computes_on_gpu() else _on_cpu(shape, arrays)
+        yield known[widths]
+
+
+def _saved(shape: Architecture, one: _Arrays) -> int:
+    """The norms' inputs and outputs, q, k, v, what attention mixed as heads and as rows, the MLP's inside."""
+    norms = 4 + max(0, shape.norms - 2) + bool(shape.extras)
+    heads = (one.a + one.own_k) if shape.head_norms else 0
+    return norms * one.h + 3 * one.a + 2 * one.own_k + shape.gated * one.i + one.sums + heads
+
+
+def _on_cpu(shape: Architecture, one: _Arrays) -> LayerPeaks:
+    h, i, a, k, own_k, scores, sums = one.h, one.i, one.a, one.k, one.own_k, one.scores, one.sums
+    post_norms = max(0, shape.norms - 2)
+    saved = _saved(shape, one)
+    projected = 2 * a + 4 * own_k  # tiles, and they joined
+    finished = max(h + 2 * a + 2 * own_k + one.tile * (8.1 * i + (2.2 + 2 * post_norms) * h), 2 * h + 3 * a + 2 * own_k)
+    mixed = 3.43 * a + 5.65 * k + 2 * sums + 3.8 * scores + 0.53 * one.block
+    forward = max(
+        projected,
+        a + 2 * k + max(a + sums + 3.6 * scores, 2 * (a + sums)),
+        a + sums + h + max(h, one.tile * (3.65 * i + 3 * h)),
+    )
+    recorded = max(2.2 * i + (3.5 - post_norms) * h, 7.6 * h + 6 * a + 5 * k + 2.1 * scores - saved)
+    return LayerPeaks(
+        attended=a + sums,
+        shared=2 * own_k,
+        saved=saved,
+        forward=round(forward),
+        backward=round(max(projected + a + sums, finished + a + sums, mixed)),
+        lean=round(max(projected, finished + a + sums, mixed)),
+        unrecorded=round(max(2 * h + 4 * i, 1.5 * h + 1.5 * a + 3 * k + 1.2 * scores)),
+        recorded=round(recorded),
+        top_forward=h,
+        top_backward=round(recorded),
+    )
+
+
+def _on_gpu(shape: Architecture, config: TrainConfig, one: _Arrays) -> LayerPeaks:
+    h, i, a, k, scores = one.h, one.i, one.a, one.k, one.scores
+    tile_h, tile_i = one.tile * h, one.tile * i
+    plain = (config.batch_size == 1 or not config.pack) and config.objective not in PAIR_OBJECTIVES
+    if plain and shape.head_dim <= FUSED_HEAD_DIM:
+        working = {
+            "forward": 1.5 * h + 1.5 * a + k + 4 * tile_h + 4.8 * tile_i,
+            "backward": 3 * h + 8.6 * a + 15 * tile_i,
+            "lean": 3.7 * h + 7 * a + 16 * tile_i,
+            "unrecorded": 6 * h + 4.1 * i + 5 * a + 6 * k,
+            "recorded": 9 * h + 11.6 * i + 9 * a + 6 * k,
+            "top_forward": 2.1 * h + 2.4 * i + a + 2.3 * k,
+            "top_backward": 23 * h + 7.2 * i + 11 * a + 3 * k,
+        }
+    else:
+        working = {
+            "forward": 1.2 * h + 1.7 * a + 0.6 * k + 7.2 * tile_i + 0.3 * scores,
+            "backward": 8.7 * a + 0.4 * k + 6 * tile_h + 19 * tile_i,
+            "lean": 4.4 * a + 16.5 * k + 4.5 * tile_h + 19.7 * tile_i,
+            "unrecorded": 3 * h + 6.1 * i + 4.8 * a + 1.4 * scores,
+            "recorded": 13 * h + 13 * i + 3.3 * a + 12.6 * k,
+            "top_forward": 0.5 * h + 3.2 * i + scores,
+            "top_backward": 19 * h + 6.6 * i + 20 * k + scores,
+        }
+    return LayerPeaks(
+        attended=a,
+        shared=2 * one.own_k,
+        saved=_saved(shape, one) - one.sums,
+        **{name: round(size) for name, size in working.items()},
+    )
