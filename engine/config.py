@@ -131,8 +131,8 @@ class TrainConfig:
 
     data: str = _setting(
         "path", "", "Data", "dataset",
-        "The file or folder to learn from: JSON lines, a JSON array, CSV, Parquet, text or Markdown, with messages, prompt "
-        "and completion, text, or prompt, chosen and rejected.",
+        "The file or folder to learn from: JSON lines, a JSON array, CSV, Parquet, text or Markdown, with messages, "
+        "prompt and completion, text, or prompt, chosen and rejected.",
         advanced=False,
     )  # fmt: skip
     valid: str = _setting(

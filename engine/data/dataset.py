@@ -156,7 +156,8 @@ def _of_the_tokens(rows: Items) -> Iterator[Problem]:
             told += [kept] if isinstance(kept, Problem) else remarks(kept)
         yield from told
         if told and len(found) > TOLD["error"]:
-            yield replace(told[0], lines=line_ranges(rows.lines[found[TOLD["error"] :]].tolist()))
+            rest = found[TOLD["error"] :]
+            yield replace(told[0], lines=line_ranges(rows.lines[rest].tolist()), rows=len(rest))
 
 
 def _repeated(rows: Items) -> Iterator[Sequence[int]]:

@@ -66,6 +66,7 @@ def as_row(line: int, text: str, value: Any) -> Row | Problem:
                 f"Line {line} holds half a character (a lone surrogate such as \\ud83d).",
                 "Write the character itself or both of its halves.",
                 text.lower().find("\\ud") + 1,
+                "convert",
             )
     if not isinstance(value, dict):
         return error(
