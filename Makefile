@@ -13,11 +13,14 @@ demo: setup
 run: setup
 	$(BIN)/tunesmith
 
+# A process for each core, up to four, with a single BLAS thread each: more would wait for one another.
+PYTEST := QT_QPA_PLATFORM=offscreen OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
+
 test: setup
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-all: setup
-	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest
+	$(PYTEST)
 
 check: setup
 	$(BIN)/ruff check .

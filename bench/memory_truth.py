@@ -1,6 +1,6 @@
 """Predicted peaks against measured ones: `python -m bench.memory_truth [--cells N]`.
 
-Models with random weights, as wide as real ones and with fewer layers: Llama (SmolLM2's shape), Gemma 4 (windows,
+Models with random weights, as wide as real ones and with fewer layers: Llama, Gemma 4 (windows,
 shared keys and values, per-layer inputs) and Qwen 3 with a vocabulary of 151,936. Two real steps a cell; peaks are
 MLX's own count, the model at rest included, and so is what they are compared with. "After" is after one probe of each
 way to walk, at a third of the longest rows, as the app does it for a person's own model. Then, for each model, a
@@ -56,8 +56,28 @@ MODELS = {
         "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 151_936,
     },
 }  # fmt: skip
-SIZES = [(1, 512), (4, 200), (1, 1500), (2, 900)]  # rows, tokens a row
-PROBED = (1, 512)
+# A GPU gets models and rows as large as those that it is bought for: of small ones it holds more at a time.
+LARGER = {
+    "Llama": {
+        "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 128_256,
+    },
+    "Gemma 4": {
+        "hidden_size": 2560, "intermediate_size": 10_240, "num_hidden_layers": 12, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "head_dim": 256, "global_head_dim": 512, "num_kv_shared_layers": 5,
+        "sliding_window": 512, "hidden_size_per_layer_input": 256,
+    },
+    "Qwen 3": {
+        "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "head_dim": 128,
+    },
+}  # fmt: skip
+if not on_cpu():
+    MODELS = {name: {**config, **LARGER[name]} for name, config in MODELS.items()}
+# Rows, and tokens in each.
+SIZES = [(1, 512), (4, 200), (1, 1500), (2, 900)] if on_cpu() else [(1, 2048), (4, 800), (1, 4096), (2, 2000)]
+PAIRS = (2, 700) if on_cpu() else (2, 1600)
+PROBED, LONGEST = SIZES[0], SIZES[2][1]
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ class Cell:
     @property
     def config(self) -> TrainConfig:
         return TrainConfig.from_mapping(
-            {"objective": self.objective, "batch_size": self.rows, "max_length": 4096, "segment_size": "auto"}
+            {"objective": self.objective, "batch_size": self.rows, "max_length": 8192, "segment_size": "auto"}
         )
 
 
@@ -102,7 +122,7 @@ def cells(model: str) -> Iterator[Cell]:
         for way in ways:
             yield Cell(model, "sft", rows, tokens, way)
     for objective, way in (("orpo", ways[1]), ("orpo", ways[2]), ("dpo", ways[0]), ("dpo", ways[3])):
-        yield Cell(model, objective, 2, 700, way)
+        yield Cell(model, objective, *PAIRS, way)
 
 
 def write_model(folder: Path, name: str) -> Path:
@@ -145,7 +165,7 @@ def measure(folder: Path, shape: Architecture, cell: Cell) -> Truth:
     config = cell.config
     rows = items(cell, shape.vocabulary)
     plan = estimate.plan(shape, config, max(item.tokens for item in rows), cell.variant)
-    hold_to(plan.peak_bytes, plan.parts["program"])
+    hold_to(others + plan.limit_bytes, plan.parts["program"])
     stack = load_stack(open_folder(folder))
     add_adapter(stack.model, config)
     steps = Steps(config, stack, plan_of(config, plan), 2)
@@ -177,16 +197,16 @@ def corrected(one: Truth, correction: Correction) -> int:
 
 def check_suggestion(folder: Path, shape: Architecture, model: str) -> tuple[object, ...]:
     """A budget between two plans: what the suggestion and the next faster plan really take of it."""
-    config = Cell(model, "sft", 1, 1500, Variant(0, 0, 0, False)).config
-    plenty = estimate.plans(shape, config, 1500, 1000 * GB)
+    config = Cell(model, "sft", 1, LONGEST, Variant(0, 0, 0, False)).config
+    plenty = estimate.plans(shape, config, LONGEST, 1000 * GB)
     fastest = min(plenty, key=lambda one: one.cost)
     budget = round(0.97 * fastest.peak_bytes)
     chosen = min(
-        (one for one in estimate.plans(shape, config, 1500, budget) if one.peak_bytes <= budget),
+        (one for one in estimate.plans(shape, config, LONGEST, budget) if one.peak_bytes <= budget),
         key=lambda one: one.cost,
     )
     took = [
-        measure(folder, shape, Cell(model, "sft", 1, 1500, one.variant)).peak_bytes + one.parts["program"]
+        measure(folder, shape, Cell(model, "sft", 1, LONGEST, one.variant)).peak_bytes + one.parts["program"]
         for one in (chosen, fastest)
     ]
     fits = took[0] <= budget < took[1]

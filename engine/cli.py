@@ -324,7 +324,8 @@ def _probe(arguments: argparse.Namespace) -> int:
         from engine.measurement import measure
 
         task = json.loads(arguments.child)
-        measure(config, allowed_bytes=task.pop("allowed_bytes"), variant=Variant(**task))
+        limit, allowed = task.pop("limit_bytes"), task.pop("allowed_bytes")
+        measure(config, Variant(**task), limit, allowed)
         return 0
     tell = (lambda stage: print(to_line(stage), flush=True)) if arguments.json else _say
     result = probe(config, arguments.sizes, tell, _StopSignal(arguments.stop_on_eof))

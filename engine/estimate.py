@@ -31,6 +31,7 @@ class Plan:
     cost: float
     phases: tuple[Predicted, ...]
     correction: Correction = NO_CORRECTION
+    largest_bytes: int = 0  # of the arrays that one operation makes
 
     @property
     def variant(self) -> Variant:
@@ -58,6 +59,14 @@ class Plan:
         """The predicted footprint of the process at its highest."""
         return sum(self.parts.values())
 
+    @property
+    def limit_bytes(self) -> int:
+        """What to hold MLX and the program to, so that the peak is what is predicted.
+
+        MLX runs ahead until it is above its limit: by as much as one operation makes.
+        """
+        return self.peak_bytes - self.largest_bytes
+
 
 @dataclass(frozen=True)
 class Suggestion:
@@ -76,14 +85,16 @@ def plan(
     sizes: Sizes | None = None,
 ) -> Plan:
     """The prediction for one variant, for rows of up to `longest` tokens; `sizes` where they are known already."""
+    sizes = sizes or Sizes.of(shape, config, longest)
     return Plan(
         variant.segment_size,
         variant.kept,
         variant.tile,
         variant.keep_attention,
         cost(shape, config, longest, variant),
-        tuple(phases(sizes or Sizes.of(shape, config, longest), variant)),
+        tuple(phases(sizes, variant)),
         correction,
+        sizes.logits[bool(variant.kept)],
     )
 
 

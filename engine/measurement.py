@@ -17,7 +17,6 @@ from engine.config import TrainConfig
 from engine.data import load_tokenizer
 from engine.data.largest import largest_rows
 from engine.data.rows import usable_rows
-from engine.machine import budget_bytes, machine
 from engine.memory import held_bytes
 from engine.models.find import find_model
 from engine.plans import Variant
@@ -30,8 +29,10 @@ _STEPS = 2
 _PAUSE_SECONDS = 0.003
 
 
-def measure(config: TrainConfig, variant: Variant, allowed_bytes: int) -> None:
-    """Prints what two steps took: a Taken as a JSON line. What loading takes for a moment doesn't count.
+def measure(config: TrainConfig, variant: Variant, limit_bytes: int, allowed_bytes: int) -> None:
+    """Prints what two steps took inside `limit_bytes`: a Taken as a JSON line.
+
+    What loading takes for a moment doesn't count.
 
     Ends the process at once where it would hold more than `allowed_bytes`, having printed `ended_at_bytes`, and when
     its standard input ends. EngineError where a run could not be made.
@@ -39,7 +40,7 @@ def measure(config: TrainConfig, variant: Variant, allowed_bytes: int) -> None:
     with _sentry(allowed_bytes) as sentry:
         folder = find_model(config.model)
         rows = usable_rows(config, load_tokenizer(folder.path))
-        stack, _, _ = load_inside(budget_bytes(config, machine()), folder, config)
+        stack, _, _ = load_inside(limit_bytes, folder, config)
         steps = Steps(config, stack, plan_of(config, variant), _STEPS)
         # The largest last: the gradients of the one before wait beside it.
         batches = steps.batches(largest_rows(config, rows))[::-1]

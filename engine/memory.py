@@ -65,15 +65,10 @@ def hold_to(budget_bytes: int, program_bytes: int = 0) -> None:
     its peak, and without a limit the process takes far more than any prediction says.
     """
     limit = max(0, budget_bytes - program_bytes)
-    if on_cpu():
-        # Always above the limit, so that nothing runs ahead: that would take a fifth more memory and gain no time.
-        mx.set_memory_limit(0)
-        # malloc keeps freed memory by itself. A cache on top gains no time, and its buffers, scattered over the heap,
-        # keep malloc from giving back the rest: SmolLM2 took 1.5 GB where 0.7 were in use.
-        mx.set_cache_limit(0)
-        return
     mx.set_memory_limit(limit)
-    mx.set_cache_limit(limit // 8)
+    # On the CPU malloc keeps freed memory by itself. A cache on top gains no time there, and its buffers, scattered
+    # over the heap, keep malloc from giving back the rest: SmolLM2 took 1.5 GB where 0.7 were in use.
+    mx.set_cache_limit(0 if on_cpu() else limit // 8)
     if mx.metal.is_available():
         # The first buffers to come are wired first, and those are the weights: macOS then can't move them out
         # between steps. More than the recommended working set is an error.

@@ -33,6 +33,7 @@ class Sizes:
     donors: tuple[int, ...]  # the layers whose keys and values later layers use
     first_trained: int
     heads: dict[bool, int]  # at work in the head, by whether layers below it are recorded
+    logits: dict[bool, int]  # the logits that it has at a time
     adapter: int  # its parameters once
     accumulates: bool
 
@@ -43,6 +44,7 @@ class Sizes:
         tokens = config.batch_size * length
         adapted = min(config.last_layers or shape.layers, shape.layers)
         hidden = tokens * shape.hidden * shape.item_bytes
+        heads = {kept: _head(shape, config, tokens, kept) for kept in (False, True)}
         return cls(
             shape=shape,
             hidden=hidden,
@@ -50,7 +52,8 @@ class Sizes:
             layers=tuple(layer_peaks(shape, config, length)),
             donors=_donors(shape),
             first_trained=0 if config.adapter else shape.layers - adapted,
-            heads={kept: _head_bytes(shape, config, tokens, kept) + 3 * hidden for kept in (False, True)},
+            heads={kept: arrays * logits + 3 * hidden for kept, (arrays, logits) in heads.items()},
+            logits={kept: logits for kept, (_, logits) in heads.items()},
             adapter=FLOAT32 * adapter_parameters(shape, config),
             accumulates=config.accumulate > 1,
         )
@@ -165,18 +168,18 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
     yield Predicted("update", 0, {**fixed, "gradients": waiting + 2 * sizes.adapter})
 
 
-def _head_bytes(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> int:
-    """What a chunk of the head takes at its peak, in so many arrays of its logits."""
+def _head(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> tuple[int, int]:
+    """How many arrays as large as a chunk's logits the head has at its peak, and how large those are."""
     chunk = min(config.head_chunk, tokens)
     logits = FLOAT32 * chunk * shape.vocabulary
     most = FUSED_LOGITS_GPU if computes_on_gpu() else FUSED_LOGITS_CPU
     automatic = "fused" if kept or chunk * shape.vocabulary <= most else "blocked"
     match automatic if config.head == "auto" else config.head:
         case "full":
-            return 4 * FLOAT32 * tokens * shape.vocabulary
+            return 4, FLOAT32 * tokens * shape.vocabulary
         case "chunked":
-            return 4 * logits
+            return 4, logits
         case "blocked":
             block = min(4 * HEAD_BLOCK if computes_on_gpu() else HEAD_BLOCK, shape.vocabulary)
-            return 2 * FLOAT32 * chunk * (block + shape.hidden)
-    return (4 if computes_on_gpu() else 2) * logits
+            return 2, FLOAT32 * chunk * (block + shape.hidden)
+    return 4 if computes_on_gpu() else 2, logits

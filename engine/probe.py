@@ -80,21 +80,21 @@ def probe(
             raise
         return _unpredicted(config, rows, sizes, tell, stop, error)
     longest, before = rows.largest(config), correction_for(shape, config)
-    variants = _variants(shape, config, longest, sizes, before)
-    found = _measured(config, variants, tell, stop)
-    return _answer(config, folder, shape, rows, dict(zip(variants, found, strict=True)))
+    limits = _limits(shape, config, longest, sizes, before)
+    found = _measured(config, limits, tell, stop)
+    return _answer(config, folder, shape, rows, dict(zip(limits, found, strict=True)))
 
 
-def _variants(
+def _limits(
     shape: Architecture, config: TrainConfig, longest: int, sizes: Sequence[int], correction: Correction
-) -> list[Variant]:
-    """What to measure, leanest first, so that what may die comes last."""
+) -> dict[Variant, int]:
+    """What to measure, and what a run would be held to; leanest first, so that what may die comes last."""
     wanted: Sequence[int | str] = sizes or ("auto", config.segment_size)
     chosen = [config.updated({"segment_size": size}) for size in wanted]
     budget = budget_bytes(config, machine())
     plans = [estimate.plan_of_size(shape, one, longest, budget, correction) for one in chosen]
     plans.sort(key=lambda plan: plan.peak_bytes)
-    return list(dict.fromkeys(plan.variant for plan in plans))
+    return {plan.variant: min(plan.limit_bytes, budget) for plan in plans}
 
 
 def _answer(
@@ -147,7 +147,7 @@ def _unpredicted(
     budget = budget_bytes(config, machine())
     chosen = [config.updated({"segment_size": size}) for size in sizes] or [config]
     variants = [leanest(one) for one in chosen]
-    found = _measured(config, variants, tell, stop)
+    found = _measured(config, dict.fromkeys(variants, budget), tell, stop)
     fitting = [
         (variant, taken) for variant, taken in zip(variants, found, strict=True) if 0 < taken.footprint_bytes <= budget
     ]
@@ -170,25 +170,28 @@ def _unpredicted(
     }
 
 
-def _measured(config: TrainConfig, variants: Sequence[Variant], tell: Tell, stop: Stop) -> list[Taken]:
-    """What each of `variants` takes, one after another."""
+def _measured(config: TrainConfig, limits: dict[Variant, int], tell: Tell, stop: Stop) -> list[Taken]:
+    """What each variant takes inside its limit in bytes, one after another."""
     found = []
     with tempfile.TemporaryDirectory(prefix="tunesmith-") as scratch:
         settings = Path(scratch) / "config.json"
         settings.write_text(json.dumps(config.to_mapping()), encoding="utf-8")
-        for number, variant in enumerate(variants, start=1):
+        for number, (variant, limit) in enumerate(limits.items(), start=1):
             name = _name(variant)
-            message = f"Measuring {name[0].lower()}{name[1:]}, {number} of {len(variants)}"
-            tell(Stage("probe", message, number - 1, len(variants)))
-            found.append(_taken(settings, variant, stop))
+            message = f"Measuring {name[0].lower()}{name[1:]}, {number} of {len(limits)}"
+            tell(Stage("probe", message, number - 1, len(limits)))
+            found.append(_taken(settings, variant, limit, stop))
     return found
 
 
-def _taken(settings: Path, variant: Variant, stop: Stop) -> Taken:
-    """What a variant takes, as a child tells it. EngineError where something else than memory ended the child."""
+def _taken(settings: Path, variant: Variant, limit: int, stop: Stop) -> Taken:
+    """What a variant takes inside `limit` bytes, as a child tells it.
+
+    EngineError where something else than memory ended the child.
+    """
     # More than is free now would have to be swapped, or would cost other programs theirs.
     allowed = machine().available_bytes
-    task = json.dumps({**asdict(variant), "allowed_bytes": allowed})
+    task = json.dumps({**asdict(variant), "limit_bytes": limit, "allowed_bytes": allowed})
 
     def stop_now() -> bool:
         if stop():

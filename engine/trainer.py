@@ -67,16 +67,16 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     budget = budget_bytes(config, machine())
     try:
         chosen = _predicted(config, folder, rows, budget)
-        plan, predicted = plan_of(config, chosen), chosen.predicted
+        plan, predicted, limit = plan_of(config, chosen), chosen.predicted, chosen.limit_bytes
     except EngineError as error:
         if error.kind != "unknown":
             raise
         yield Stage("model", f"{error.message} Training takes the leanest way, and what it takes is not predicted.")
-        plan, predicted = plan_of(config, leanest(config)), []
+        plan, predicted, limit = plan_of(config, leanest(config)), [], 0
     yield Stage("model", f"Loading {folder.path.name}")
     if not has_fast_blas:
         yield Stage("model", "OpenBLAS is missing, so this takes about 30 times as long: install libopenblas0.")
-    stack, said, program_bytes = load_inside(budget, folder, config, _peak(predicted))
+    stack, said, program_bytes = load_inside(budget, folder, config, limit)
     if said:
         yield Stage("model", said)
     run = RunFolder(new_run_folder(config))
