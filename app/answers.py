@@ -19,18 +19,59 @@ class _Answer:
 
 @dataclass(frozen=True)
 class Problem(_Answer):
-    """One thing about one line of a data file. `severity` is error or warning."""
+    """One thing about a line of a data file. `severity` is error, warning or note; `cure` names what mends it.
+
+    One that stands for many rows tells `lines`: the first and the last of each run of them.
+    """
 
     line: int = 0
+    column: int = 0
     severity: str = "error"
     code: str = ""
     message: str = ""
     fix: str = ""
+    cure: str = ""
+    lines: list[list[int]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """How many rows have it."""
+        return sum(last - first + 1 for first, last in self.lines) or 1
+
+
+@dataclass(frozen=True)
+class Cure(_Answer):
+    """What can be pressed: its name for `fix --cure`, what the button says, and how many rows it changes."""
+
+    cure: str = ""
+    label: str = ""
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Columns(_Answer):
+    """The names in a file, and which of them is read as which of our fields."""
+
+    names: list[str] = field(default_factory=list)
+    used: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fixed(_Answer):
+    """The answer of `fix`: the new file, its rows, and how many of the old ones were changed or left out."""
+
+    path: str = ""
+    rows: int = 0
+    changed: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
 class Check(_Answer):
-    """The answer of `check`: what a data file holds and what of it would be trained."""
+    """The answer of `check`: what a data file holds and what of it would be trained.
+
+    `lengths` is the path of an array of [rows, 3] int32: prompt tokens, response tokens, line.
+    """
 
     rows: int = 0
     usable: int = 0
@@ -45,15 +86,27 @@ class Check(_Answer):
     longest: int = 0
     largest: int = 0
     largest_apart: int = 0
+    columns: Columns = field(default_factory=Columns)
+    cures: list[Cure] = field(default_factory=list)
+    lengths: str = ""
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:
-        problems = [Problem.read(problem) for problem in answer.get("problems") or []]
-        return super().read({**answer, "problems": problems})
+        parts = {
+            "problems": [Problem.read(problem) for problem in answer.get("problems") or []],
+            "columns": Columns.read(answer.get("columns") or {}),
+            "cures": [Cure.read(cure) for cure in answer.get("cures") or []],
+        }
+        return super().read({**answer, **parts})
 
     @property
-    def errors(self) -> list[Problem]:
-        return [problem for problem in self.problems if problem.severity == "error"]
+    def flawed(self) -> int:
+        """Rows that can't be trained, or of a validation file not measured."""
+        return max(self.rows - self.usable, self.rows_with("error"))
+
+    def rows_with(self, severity: str) -> int:
+        """How many times a problem of this severity was found."""
+        return sum(problem.rows for problem in self.problems if problem.severity == severity)
 
 
 @dataclass(frozen=True)

@@ -6,37 +6,42 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.answers import Check
 from app.calls import Call
+from app.progress import Progress
 from engine.config import TrainConfig
-from engine.events import Failed
+from engine.events import Failed, Stage
 
 # Typing a number should not start a process for every digit.
 _SETTLE_MS = 250
 
 
 def check_arguments(config: TrainConfig) -> list[str]:
-    """What `check` and `preview` need to know of the settings."""
-    return [
+    """What `check`, `preview` and `fix` need to know of the settings."""
+    arguments = [
         config.data, "--model", config.model, "--max-length", str(config.max_length),
-        "--objective", config.objective, "--sft-scope", config.sft_scope,
+        "--objective", config.objective, "--sft-scope", config.sft_scope, "--trained-turns", config.trained_turns,
     ]  # fmt: skip
+    return arguments + (["--columns", config.columns] if config.columns else [])
 
 
 class DataCheck(QObject):
     """Holds the latest answer of `check` for the data, model, length and objective in force.
 
     Signals:
-        changed(): a check began, was answered or failed.
+        changed(): a check began, was answered, was stopped or failed.
+        advanced(): it has read on.
     """
 
     changed = Signal()
+    advanced = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.result: Check | None = None
         self.failure: Failed | None = None
         self.busy = False
+        self.progress = Progress()
         self._wanted: list[str] = []
-        self._about = ("", "")
+        self._about = ("", "", "")
         self._call: Call | None = None
         self._timer = QTimer(self, singleShot=True, interval=_SETTLE_MS)
         self._timer.timeout.connect(self._start)
@@ -49,8 +54,8 @@ class DataCheck(QObject):
             arguments += ["--valid", config.valid] if config.valid else []
         if arguments == self._wanted:
             return
-        if (about := (config.data, config.objective)) != self._about:
-            self.result = None  # another file, or rows that another objective refused: the figures would mislead
+        if (about := (config.data, config.objective, config.columns)) != self._about:
+            self.result = None  # another file, or rows that were read as others: the figures would mislead
         self._wanted, self._about = arguments, about
         self.again()
 
@@ -58,10 +63,19 @@ class DataCheck(QObject):
         """Checks once more, for a file that was mended meanwhile."""
         self._drop()
         self.failure = None
+        self.progress = Progress()
         self.busy = bool(self._wanted)
         if self.busy:
             self._timer.start()
         self.changed.emit()
+
+    def stop(self) -> None:
+        """Ends a check under way, without an answer."""
+        self._timer.stop()
+        if self._call:
+            self._call.stop()
+        elif self.busy:
+            self._stopped()
 
     def close(self) -> None:
         """Ends a check under way."""
@@ -75,14 +89,23 @@ class DataCheck(QObject):
 
     def _start(self) -> None:
         self._call = Call(self, *self._wanted)
+        self._call.progressed.connect(self._progressed)
         self._call.answered.connect(self._answered)
         self._call.failed.connect(self._failed)
+        self._call.stopped.connect(self._stopped)
+
+    def _progressed(self, stage: Stage) -> None:
+        self.progress.take(stage)
+        self.advanced.emit()
 
     def _answered(self, answer: dict[str, object]) -> None:
         self._end(Check.read(answer), None)
 
     def _failed(self, failure: Failed) -> None:
         self._end(None, failure)
+
+    def _stopped(self) -> None:
+        self._end(None, Failed("stopped", "Reading the data was stopped.", "Check it again when there is time for it."))
 
     def _end(self, result: Check | None, failure: Failed | None) -> None:
         self._call, self.busy = None, False

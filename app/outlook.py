@@ -82,14 +82,26 @@ class Outlook(QObject):
 
     def plan(self, config: TrainConfig) -> estimate.Plan | None:
         """The plan that Start would take: the chosen segment size, or the suggested one."""
+        return self._taken(config, self.plans, self.suggestion)
+
+    def foresee(self, config: TrainConfig, longest: int) -> estimate.Plan | None:
+        """The plan for other settings of the same model and rows of `longest` tokens; the leanest where none fits."""
+        if self._architecture is None or self.problem:
+            return None
+        found = estimate.plans(self._architecture[1], config, longest, self.budget_bytes, self.correction)
+        taken = self._taken(config, found, estimate.suggest(found, self.budget_bytes))
+        return taken or min(found, key=lambda plan: plan.peak_bytes)
+
+    def _taken(
+        self, config: TrainConfig, plans: list[estimate.Plan], suggestion: estimate.Suggestion | None
+    ) -> estimate.Plan | None:
         size: int | None
         if isinstance(config.segment_size, str):
-            size = self.suggestion.segment_size if self.suggestion else None
+            size = suggestion.segment_size if suggestion else None
         else:
             layers = self._architecture[1].layers if self._architecture else 0
             size = config.segment_size if config.segment_size < layers else 0  # all of them are the whole model
-        chosen = [plan for plan in self.plans if plan.segment_size == size]
-        return chosen[0] if chosen else None
+        return next((plan for plan in plans if plan.segment_size == size), None)
 
     def _predict(self, config: TrainConfig, folder: Path) -> None:
         if self._architecture is None or self._architecture[0] != folder:

@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject, QSettings, QTimer, Signal
 from app import places, words
 from app.checking import DataCheck
 from app.fitting import chosen_sentence, misfit, objective_for
+from app.mending import Mending
 from app.outlook import Outlook
 from app.probing import Probing
 from app.shelf import SAMPLE, ModelShelf
@@ -51,6 +52,7 @@ class Session(QObject):
         self.chosen_by_data = ""  # the sentence, while the objective is the data's choice and not a person's
         self._data_is_new = False
         self.check = DataCheck(self)
+        self.mending = Mending(self)
         self.shelf = ModelShelf(self)
         self.outlook = Outlook(self)
         self.probing = Probing(self)
@@ -65,6 +67,7 @@ class Session(QObject):
         for signal in (
             self.config_changed,
             self.check.changed,
+            self.mending.changed,
             self.shelf.changed,
             self.outlook.changed,
             self.probing.changed,
@@ -83,6 +86,7 @@ class Session(QObject):
         self._settings.setValue("config", json.dumps(self.config.to_mapping()))
         self._looking.stop()
         self.check.close()
+        self.mending.close()
         self.shelf.close()
         self.probing.close()
         self.outlook.close()
@@ -97,19 +101,22 @@ class Session(QObject):
         self._take(config)
 
     def open_data(self, path: Path) -> None:
-        """Chooses a data file."""
+        """Chooses a data file, or a folder of them; one that holds a model is taken as the model."""
         if path.is_dir() and (path / "config.json").is_file():
             self.change(model=str(path))
             return
-        if not path.is_file():
+        if not path.exists():
             self._forget(path)
             self.refused.emit(
-                EngineError(f"There is no file {path}.", "It may have been moved or renamed; open it where it is now.")
+                EngineError(
+                    f"There is no file or folder {path}.", "It may have been moved or renamed; open it where it is now."
+                )
             )
             return
         self._remember(path)
         again = self.config.data == str(path)
-        self.change(data=str(path))
+        # The columns that were chosen by hand are those of the file before.
+        self.change(data=str(path), columns=self.config.columns if again else "")
         if again:
             self.check.again()
 
@@ -180,12 +187,13 @@ class Session(QObject):
             return Standing(State.WRONG, reason)
         if check.usable == 0:
             return Standing(State.WRONG, "No row of this file can be trained.")
+        flawed = check.flawed
+        if self.config.skip_flawed or not flawed:
+            return Standing(State.READY)
         if check.rows_without_targets:
             rows = words.plural(check.rows_without_targets, "row")
-            return Standing(State.WRONG, f"{rows} would train nothing: raise Longest row or mend them.")
-        if check.errors:
-            return Standing(State.WRONG, f"{words.plural(len(check.errors), 'row')} to mend before training.")
-        return Standing(State.READY)
+            return Standing(State.WRONG, f"{rows} would train nothing: raise Longest row, mend or leave them out.")
+        return Standing(State.WRONG, f"{words.plural(flawed, 'row')} to mend or to leave out before training.")
 
     def model(self) -> Standing:
         """How the Model panel stands."""
@@ -259,7 +267,7 @@ class Session(QObject):
         except (ValueError, AttributeError, EngineError):
             log.warning("the settings of the last time can't be read; starting with the defaults")
             return TrainConfig()
-        return config if not config.data or Path(config.data).is_file() else replace(config, data="")
+        return config if not config.data or Path(config.data).exists() else replace(config, data="")
 
     def _remember(self, path: Path) -> None:
         others = [str(other) for other in self.recent if other != path]

@@ -15,6 +15,7 @@ class State(Enum):
     WRONG = "wrong"
     TOO_BIG = "does not fit"
     BUSY = "looking"
+    NOTE = "to know"
 
     @property
     def good(self) -> bool:

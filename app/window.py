@@ -45,7 +45,7 @@ from engine.events import Failed, Warned
 
 log = logging.getLogger(__name__)
 
-_FILES = "Data (*.jsonl *.ndjson *.json *.csv *.parquet *.txt);;All files (*)"
+_FILES = "Data (*.jsonl *.ndjson *.json *.csv *.tsv *.parquet *.txt *.md *.markdown);;All files (*)"
 
 
 class MainWindow(QMainWindow):

@@ -24,6 +24,14 @@ def memory_beyond(size: float, limit: float) -> str:
     return hundredths if size >= 0.1 * GB else memory(size)
 
 
+def size(number: int) -> str:
+    """Bytes of a file as "1.9 GB", "38 MB" or "4 kB"."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if number >= unit:
+            return f"{number / unit:.1f} {name}" if unit == 1e9 else f"{number / unit:.0f} {name}"
+    return f"{number} bytes"
+
+
 def count(number: int) -> str:
     """12345 as "12 345", with thin spaces."""
     return f"{number:,}".replace(",", THIN)

@@ -12,8 +12,10 @@ import os
 import select
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ from engine.errors import EngineError
 from engine.events import Evaluated, Event, Failed, Finished, Saved, Stage, Started, Step, Warned, to_line
 
 Command = Callable[[argparse.Namespace], int]
+
+_STOPPED = 130  # exit status of a process that Ctrl-C ended
+_SECONDS_BETWEEN_STAGES = 0.25
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _stop_printing()  # whoever read us has gone
         return 1
     except KeyboardInterrupt:
-        return 130
+        return _STOPPED
     except Exception:  # noqa: BLE001  the one place where any fault becomes a sentence
         failed = Failed(
             "internal",
@@ -90,12 +95,27 @@ def _parser() -> argparse.ArgumentParser:
         )
 
     check = add("check", _check, "says whether a data file can be learned from, line by line")
-    add_data(check, "max_length", "valid", "seed", "sft_scope")
+    add_data(check, "max_length", "valid", "seed", "sft_scope", "columns", "trained_turns")
+
+    fix = add("fix", _fix, "writes a mended copy of a data file beside it")
+    add_data(fix, "max_length", "sft_scope", "columns", "trained_turns")
+    fix.add_argument(
+        "--cure",
+        action="append",
+        required=True,
+        help="skip leaves out rows that can't be used, trim shortens rows that are too long, convert writes clean "
+        "UTF-8, dedupe keeps one of rows that are the same; may be given several times",
+    )
+    fix.add_argument("--output", type=Path, metavar="FILE", dest="fixed", help="the new file (default: 'DATA (fixed)')")
 
     preview = add("preview", _preview, "shows rows as the model sees them, token by token")
-    add_data(preview, "max_length", "sft_scope")
+    add_data(preview, "max_length", "sft_scope", "columns", "trained_turns")
     preview.add_argument("--row", type=int, default=1, metavar="R", help="which row, from 1")
     preview.add_argument("--count", type=int, metavar="C", help="so many rows from there on")
+    preview.add_argument("--find", default="", metavar="TEXT", help="from the next row on that holds this text")
+    preview.add_argument(
+        "--jump", default="", metavar="ORDER", help="goes through rows by longest, shortest, cut or problem"
+    )
 
     score = add("score", _score, "log-probabilities and loss of each row, without training")
     add_data(
@@ -156,9 +176,12 @@ def _check(arguments: argparse.Namespace) -> int:
     from engine.data import load_rows, load_tokenizer, report
     from engine.data.batch import layout_of
 
-    config = _config(arguments)
-    rows = load_rows(config, load_tokenizer(_find(config).path))
-    result = report(rows, layout_of(config).prompts)
+    config, stopped = _config(arguments), _StopSignal(on_eof=False)
+    tokenizer, told = load_tokenizer(_find(config).path), _data_stages(arguments.json, "Reading the data")
+    rows = load_rows(config, tokenizer, told, stopped)
+    if stopped():
+        return _STOPPED
+    result = report(config, rows, layout_of(config).prompts)
     if arguments.json:
         _print_json(result)
     else:
@@ -171,25 +194,57 @@ def _check(arguments: argparse.Namespace) -> int:
             f"a row has {tokens['median']:,} (median) to {tokens['max']:,}."
         )
         print(rows.sentence)
+        for cure in result["cures"]:
+            print(f"{cure['label']}: fix --cure {cure['cure']}")
     return 2 if any(problem.severity == "error" for problem in rows.problems) else 0
 
 
+def _fix(arguments: argparse.Namespace) -> int:
+    from engine.data import load_tokenizer
+    from engine.data.fixes import apply
+
+    config, stopped = _config(arguments), _StopSignal(on_eof=False)
+    tokenizer, told = load_tokenizer(_find(config).path), _data_stages(arguments.json, "Mending the data")
+    fixed = apply(config, arguments.cure, tokenizer, arguments.fixed, told, stopped)
+    if fixed is None:
+        return _STOPPED
+    if arguments.json:
+        _print_json({**asdict(fixed), "path": str(fixed.path)})
+    else:
+        print(f"{fixed.rows:,} rows, {fixed.changed:,} of them changed; {fixed.left_out:,} left out: {fixed.path}")
+    return 0
+
+
+def _data_stages(as_json: bool, message: str) -> Callable[[int, int], None]:
+    """Tells how far a file is read, as JSON a few times a second; people are told nothing."""
+    told = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if as_json and time.monotonic() - told >= _SECONDS_BETWEEN_STAGES:
+            told = time.monotonic()
+            print(to_line(Stage("data", message, done, total)), flush=True)
+
+    return tell
+
+
 def _preview(arguments: argparse.Namespace) -> int:
-    from engine.data import load_tokenizer, preview, preview_rows
+    from engine.data import load_tokenizer, preview_rows
 
     config = _config(arguments)
     tokenizer, data = load_tokenizer(_find(config).path), Path(config.data).expanduser()
     if arguments.row < 1 or (arguments.count is not None and arguments.count < 1):
         raise EngineError("Rows count from 1.", "Ask for row 1 or a later one, and for at least one.")
-    objective = (config.objective, config.sft_scope)
-    if arguments.count is None:
-        rows = [preview(data, tokenizer, config.max_length, arguments.row, *objective)]
-    else:
-        rows = preview_rows(data, tokenizer, config.max_length, arguments.row, arguments.count, *objective)
+    length, count = config.max_length, arguments.count or 1
+    settings = (config.objective, config.sft_scope, config.columns, config.trained_turns)
+    page = preview_rows(data, tokenizer, length, arguments.row, count, *settings, arguments.find, arguments.jump)
+    rows = page["rows"]
+    if not rows and arguments.count is None:
+        raise EngineError("The data has no such row.", "Rows count from 1; choose one that there is.")
     if arguments.json and arguments.count is None:
-        _print_json(rows[0])
+        _print_json({**rows[0], "rows_total": page["rows_total"]})
     elif arguments.json:
-        _print_json({"rows_total": rows[0]["rows"] if rows else 0, "rows": rows})
+        _print_json(page)
     else:
         for row in rows:
             print(f"row {row['row']:,} of {row['rows']:,}, line {row['line']:,}; what is trained stands in [[ ]]")

@@ -131,8 +131,8 @@ class TrainConfig:
 
     data: str = _setting(
         "path", "", "Data", "dataset",
-        "The file to learn from: one JSON object a line with messages, prompt and completion, text, or prompt, chosen "
-        "and rejected.",
+        "The file or folder to learn from: JSON lines, a JSON array, CSV, Parquet, text or Markdown, with messages, "
+        "prompt and completion, text, or prompt, chosen and rejected.",
         advanced=False,
     )  # fmt: skip
     valid: str = _setting(
@@ -143,6 +143,20 @@ class TrainConfig:
         "integer", 2048, "Longest row", "dataset",
         "Rows are cut after this many tokens. Longer keeps more of each row and takes more memory.",
         unit="tokens", low=8, high=1_048_576,
+    )  # fmt: skip
+    columns: str = _setting(
+        "text", "", "Columns", "dataset",
+        "Which column of your file is which, as in prompt=question, completion=answer. Empty: found by their names.",
+    )  # fmt: skip
+    trained_turns: str = _setting(
+        "choice", "all", "Learned turns", "dataset",
+        "Which of the assistant's turns in a chat are learned: all of them, or only the last, with those before it "
+        "read as context.",
+        choices=("all", "last"), choice_labels=("All turns", "Last turn"),
+    )  # fmt: skip
+    skip_flawed: bool = _setting(
+        "switch", False, "Leave out flawed rows", "dataset",
+        "Trains without the rows that can't be used, and says how many. Off: a run starts only when every row can be.",
     )  # fmt: skip
     model: str = _setting(
         "path", "sample", "Model", "model",

@@ -1,86 +1,80 @@
-"""The Data page: the rows as the model sees them, and what is wrong with any."""
+"""The Data page: the rows as the model sees them, how long they are, and what is wrong with any."""
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from dataclasses import replace
+from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QScrollArea, QStackedWidget, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app import words
-from app.answers import Row
-from app.calls import Call
+from app.answers import Columns, Fixed
 from app.checking import check_arguments
 from app.fitting import MISFIT_CODES, misfit, misfit_notice, objective_for
+from app.pages.columns import ColumnsCard
+from app.pages.lengths import LengthsView
 from app.pages.page import Page
 from app.pages.problems import Problems
-from app.pages.rowview import RowView
+from app.pages.rows import RowsView
 from app.pages.welcome import Welcome
 from app.session import Session
-from app.widgets.basics import button, clear, column, row
-from app.widgets.legend import Legend
+from app.states import State
+from app.widgets.basics import column
+from app.widgets.notice import Notice
+from app.widgets.segmented import Segmented
+from app.widgets.working import Working
 from engine.errors import EngineError
 from engine.events import Failed
 
-_PAGE = 8
-# Seconds that rows are laid out at a time: long pairs take a while to compare.
-_SLICE = 0.02
-_ALWAYS = [("special token", "well", "square"), ("only read", "text", "plain"), ("cut off", "secondary", "struck")]
-_ANSWERS = [("learned", "trained", "square"), *_ALWAYS]
-_PAIRS = [("trained", "trained", "square"), *_ALWAYS, ("differs from the other answer", "accent", "underlined")]
-
 
 class DataPage(Page):
-    """Shows a page of rows at a time; asks `preview` for them in a child process.
+    """Shows rows or their lengths, under what the check and a mending have to say.
 
     Signals:
         open_requested(): a file is to be chosen.
-        shown(): a page of rows stands there.
     """
 
     open_requested = Signal()
-    shown = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__("Data")
         self._session = session
-        self._call: Call | None = None
-        self._asked: list[str] = []
-        self._first = 1
         self._misfit = ("", "")
-        self.rows_total = 0
-        self._waiting: deque[Row] = deque()
-        self._timer = QTimer(self, interval=0)
-        self._timer.timeout.connect(self._lay_out)
+        self._mended_in = ""  # the data that was open when a mending was told of
         self.welcome = Welcome()
         self.welcome.open_requested.connect(self.open_requested)
         self.welcome.sample_requested.connect(session.try_sample)
+        self.opening = Working("Reading the data", session.check.stop)
+        self.mending = Working("Writing a new file", session.mending.stop)
         self.problems = Problems()
-        self.views: list[RowView] = []
-        self._rows = column(spacing=8)
-        self.previous = button("Previous", lambda: self._turn(-_PAGE), help="The rows before these")
-        self.next = button("Next", lambda: self._turn(_PAGE), help="The rows after these")
-        self._legend = Legend(_ANSWERS)
-        self.scroll_area = QScrollArea()
-        self.scroll_area.setWidgetResizable(True)
-        self.scroll_area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.scroll_area.setAccessibleName("Rows as the model sees them")
-        content = QWidget()
-        content.setProperty("role", "ground")
-        content.setLayout(column(self.problems, self._rows, None, spacing=16))
-        self.scroll_area.setWidget(content)
+        self.problems.cure_requested.connect(self._mend)
+        self.columns = ColumnsCard()
+        self.columns.chosen.connect(lambda chosen: session.change(columns=chosen))
+        self.rows = RowsView(self.columns, self.problems)
+        self.rows.offer(self.columns.ask)
+        self.rows.failed.connect(self._preview_failed)
+        self.rows.told.connect(self._say)
+        self.lengths = LengthsView(session)
+        self.lengths.failed.connect(self._lengths_failed)
+        self.tabs = Segmented("What is shown of the data", ["Rows", "Lengths"], size=11)
+        self.subjects = QStackedWidget()
+        self.subjects.addWidget(self.rows)
+        self.subjects.addWidget(self.lengths)
+        self.tabs.chosen.connect(self._show_subject)
+        self.top.insertSpacing(1, 16)
+        self.top.insertWidget(2, self.tabs)
         filled = QWidget()
-        legend_row = row(self._legend, self.previous, self.next)
-        legend_row.setStretch(0, 1)
-        legend_row.setAlignment(self._legend, Qt.AlignmentFlag.AlignVCenter)
-        filled.setLayout(column(legend_row, self.scroll_area, spacing=12))
+        filled.setLayout(column(self.opening, self.mending, self.subjects, spacing=12))
         self.stack = QStackedWidget()
         self.stack.addWidget(self.welcome)
         self.stack.addWidget(filled)
         self.body.addWidget(self.stack, 1)
         session.changed.connect(self.refresh)
+        session.check.advanced.connect(self._show_work)
+        session.mending.advanced.connect(self._show_work)
+        session.mending.mended.connect(self._mended)
+        session.mending.failed.connect(self._mending_failed)
         self.refresh()
 
     def refresh(self) -> None:
@@ -88,27 +82,50 @@ class DataPage(Page):
         config, check = self._session.config, self._session.check
         self.stack.setCurrentIndex(1 if config.data else 0)
         self.heading.setText("Data as the model sees it" if config.data else "Data")
+        self.tabs.setVisible(bool(config.data))
+        self._show_work()
         self._show_problems()
+        self.columns.show_columns(check.result.columns if check.result else Columns(), config.columns)
         if check.failure:
             self.notices.show_failure(check.failure, subject="check", action=("Check again", check.again))
         else:
             self.notices.clear("check")
+        if check.busy:
+            self.notices.clear("lengths")
         shelf = self._session.shelf
         if shelf.failure:
             retry = shelf.fetch_sample if shelf.listed else shelf.refresh
             self.notices.show_failure(shelf.failure, subject="models", action=("Try again", retry))
         else:
             self.notices.clear("models")
-        if self._asked and self._asked[0] != config.data:
+        if config.data != self._mended_in:
+            self.notices.clear("mended")
+        if self.rows.asked and self.rows.asked[0] != config.data:
             self._forget()  # rows of another file
         if check.result is not None and not check.busy and config.data:
             asked = check_arguments(config)
-            if asked != self._asked:
-                self._asked = asked
-                self._ask()
+            if asked != self.rows.asked:
+                self.notices.clear("preview")
+                self.rows.show_rows(asked)
         elif not config.data or check.failure:
             self._forget()
-        self._say()
+        self._say(self.rows.span)
+
+    def close_call(self) -> None:
+        """Ends a preview under way."""
+        self.rows.close_call()
+        self.opening.close_timer()
+        self.mending.close_timer()
+
+    def _show_subject(self, index: int) -> None:
+        self.subjects.setCurrentIndex(index)
+        self._say(self.rows.span)
+
+    def _show_work(self) -> None:
+        check, mending = self._session.check, self._session.mending
+        self.opening.follow(check.busy, check.progress)
+        self.mending.follow(mending.busy, mending.progress, stopping=mending.stopping)
+        self.problems.allow(mending.busy)
 
     def _show_problems(self) -> None:
         """What the check found; where the objective does not fit, that alone: each row would say the same."""
@@ -116,7 +133,7 @@ class DataPage(Page):
         reason = misfit(check.format, objective) if check else ""
         if check and reason:
             others = [problem for problem in check.problems if problem.code not in MISFIT_CODES]
-            self.problems.show_check(replace(check, problems=others))
+            self.problems.show_check(replace(check, problems=others, cures=[]))
         else:
             self.problems.show_check(check)
         if self._misfit == (reason, objective):
@@ -129,69 +146,52 @@ class DataPage(Page):
             told = EngineError(*misfit_notice(check.format, objective))
             self.notices.show_failure(told, subject="misfit", action=action)
 
-    def close_call(self) -> None:
-        """Ends a preview under way."""
-        self._timer.stop()
-        if self._call:
-            self._call.cancel()
-            self._call = None
+    def _mend(self, cures: list[str]) -> None:
+        self.notices.clear("mended")
+        self._session.mending.start(self._session.config, cures)
 
-    def _ask(self) -> None:
-        self.close_call()
-        arguments = ["--row", str(self._first), "--count", str(_PAGE), "--json"]
-        self._call = Call(self, "preview", *self._asked, *arguments)
-        self._call.answered.connect(self._show)
-        self._call.failed.connect(self._failed)
+    def _mended(self, source: Path, fixed: Fixed) -> None:
+        """Opens the new file, with the way back; while it was written another may have been chosen."""
+        new = Path(fixed.path)
+        stayed = self._session.config.data == str(source)
+        if stayed:
+            self._session.open_data(new)
+        done = [f"{words.plural(fixed.left_out, 'row')} left out"] if fixed.left_out else []
+        done += [f"{words.plural(fixed.changed, 'row')} changed"] if fixed.changed else []
+        notice = Notice(
+            f"“{new.name}” is {'open' if stayed else 'written'}: {', '.join(done) or 'nothing had to change'}.",
+            f"It holds {words.plural(fixed.rows, 'row')} and stands beside “{source.name}”, which is as it was.",
+            state=State.READY,
+            action=(f"Back to {words.shortened(source.name, 24)}", lambda: self._session.open_data(source))
+            if stayed
+            else (f"Open {words.shortened(new.name, 24)}", lambda: self._session.open_data(new)),
+        )
+        self._mended_in = self._session.config.data
+        self.notices.show_notice(notice, "mended")
 
-    def _show(self, answer: dict[str, object]) -> None:
-        self._call = None
-        self.notices.clear("preview")
-        rows = answer.get("rows")
-        self.rows_total = int(str(answer.get("rows_total") or 0))
-        clear(self._rows)
-        self.views = []
-        self._waiting = deque(Row.read(item) for item in rows) if isinstance(rows, list) else deque()
-        self.scroll_area.verticalScrollBar().setValue(0)
-        self._say()
-        self._timer.start()
+    def _mending_failed(self, failure: Failed) -> None:
+        """Says why, and where rows can't be kept offers to leave them out."""
+        session = self._session
+        self._mended_in = session.config.data
+        known = {cure.cure for cure in session.check.result.cures} if session.check.result else set()
+        action = None
+        if failure.kind == "request" and "skip" in known.difference(session.mending.cures):
+            cures = [*session.mending.cures, "skip"]
+            action = ("Leave them out", lambda: self._mend(cures))
+        self.notices.show_failure(failure, subject="mended", action=action)
 
-    def _lay_out(self) -> None:
-        """Some of the rows that wait; the others after what the window has to do."""
-        end = time.monotonic() + _SLICE
-        while self._waiting and time.monotonic() < end:
-            found = self._waiting.popleft()
-            view = RowView(found, found.row or self._first + len(self.views))
-            self.views.append(view)
-            self._rows.addWidget(view)
-        if not self._waiting:
-            self._timer.stop()
-            self._legend.show_entries(_PAIRS if any(view.pair for view in self.views) else _ANSWERS)
-            self.shown.emit()
-
-    def _failed(self, failure: Failed) -> None:
-        self._call = None
-        self._asked = []
+    def _preview_failed(self, failure: Failed) -> None:
         self.notices.show_failure(failure, subject="preview", action=("Try again", self.refresh))
 
+    def _lengths_failed(self, error: EngineError) -> None:
+        self.notices.show_failure(error, subject="lengths", action=("Check again", self._session.check.again))
+
     def _forget(self) -> None:
-        self.close_call()
-        clear(self._rows)
-        self.views, self._asked, self.rows_total, self._first = [], [], 0, 1
+        self.rows.forget()
         self.notices.clear("preview")
 
-    def _turn(self, by: int) -> None:
-        self._first = max(1, self._first + by)
-        self._ask()
-        self._say()
-
-    def _say(self) -> None:
-        last = min(self.rows_total, self._first + _PAGE - 1)
-        for part in (self._legend, self.previous, self.next):
-            part.setVisible(self.rows_total > 0)  # before there are rows they would explain and turn nothing
-        self.previous.setEnabled(self._first > 1)
-        self.next.setEnabled(last < self.rows_total)
-        if self.rows_total:
-            span = f"{words.count(self._first)} to {words.count(last)} of {words.plural(self.rows_total, 'row')}"
-            self.side.setText(span)
-        else:
-            self.side.setText(self._session.dataset().reason if self._session.config.data else "")
+    def _say(self, span: str) -> None:
+        check = self._session.check.result
+        if span and check and self.subjects.currentWidget() is self.lengths:
+            span = words.plural(check.rows, "row")
+        self.side.setText(span or (self._session.dataset().reason if self._session.config.data else ""))

@@ -16,6 +16,7 @@ class RowView(Card):
 
     def __init__(self, answer: Row, number: int) -> None:
         super().__init__(spacing=4, margin=14)
+        self.number = number
         self.tokens: Sequence[Token] = answer.tokens
         name = f"Row {words.count(number)}"
         side = f"line {words.count(answer.line)}" if answer.line else ""

@@ -33,15 +33,15 @@ class Welcome(QWidget):
         self.open = button("Open a file…", self.open_requested.emit, help="Choose your own data")
         title = label("Teach a model your own answers", size=28, bold=True)
         lines = [
-            label("Drop a file of questions and answers here, or begin with the sample:", secondary=True),
+            label("Drop a file or folder of questions and answers here, or begin with the sample:", secondary=True),
             label(
                 "310 messages to a restaurant, each answered with a booking card, and a small model.",
                 secondary=True,
             ),
         ]
         hint = label(
-            "JSON lines with “prompt” and “completion”, “messages”, “text”, or pairs: “prompt”, “chosen”, “rejected”. "
-            "Nothing leaves this machine.",
+            "JSON, CSV or Parquet of prompts and answers, conversations or pairs of answers; text and Markdown; or a "
+            "folder of these. Nothing leaves this machine.",
             size=11,
             secondary=True,
         )

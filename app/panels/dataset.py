@@ -1,4 +1,4 @@
-"""Panel 1: which file to learn from, and what the check found in it."""
+"""Panel 1: which file to learn from, what the check found in it, and whether flawed rows are left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal
 
 from app import words
 from app.fitting import PAIRS
-from app.forms import Form
+from app.forms import Field, Form
 from app.panels.panel import Panel
 from app.session import Session
 from app.states import Standing
@@ -16,7 +16,7 @@ from app.widgets.basics import button, label, row
 
 
 class DatasetPanel(Panel):
-    """The data file, its figures in two lines, and how long a row may be.
+    """The data file, its figures in a few lines, and how long a row may be.
 
     Signals:
         open_requested(): the person wants to choose a file.
@@ -30,8 +30,9 @@ class DatasetPanel(Panel):
         self.figures = label(size=11, secondary=True, wrap=True)
         self.split = label(size=11, secondary=True, wrap=True)
         self.open = button("Open a file…", self.open_requested.emit, help="Choose the file to learn from")
-        self.form = Form(session, "dataset", leave_out=("data",))
-        for item in (self.name, self.figures, self.split):
+        self.skip = Field(session, "skip_flawed")
+        self.form = Form(session, "dataset", leave_out=("data", "skip_flawed"))
+        for item in (self.name, self.figures, self.skip, self.split):
             self.body.addWidget(item)
         self.body.addLayout(row(self.open, None))
         self.body.addWidget(self.form)
@@ -51,6 +52,8 @@ class DatasetPanel(Panel):
         check = self.session.check.result
         self.split.setText(check.split_text if check and check.usable else "")
         self.split.setVisible(bool(self.split.text()))
+        leaves_out = self.session.config.skip_flawed and bool(path)
+        self.skip.setVisible(leaves_out or bool(check and check.usable and check.flawed))
 
     def _figures(self) -> str:
         check = self.session.check.result
@@ -58,11 +61,23 @@ class DatasetPanel(Panel):
         if check is None:
             return standing.reason
         parts = [words.plural(check.rows, "pair" if check.format == PAIRS else "row")]
+        if named := _FORMATS.get(check.format):
+            parts[0] += f" of {named}"
         if check.rows > check.usable:
-            parts.append(f"{words.count(check.rows - check.usable)} can't be used")
+            how = "left out" if self.session.config.skip_flawed else "can't be used"
+            parts.append(f"{words.count(check.rows - check.usable)} {how}")
         if check.truncated_rows:
             parts.append(f"{words.count(check.truncated_rows)} cut")
         if check.trained_tokens:
             parts.append(f"{words.plural(check.trained_tokens, 'token')} trained")
         figures = ", ".join(parts) + "."
         return f"{figures} {standing.reason}" if not standing.state.good else figures
+
+
+# The check's names of formats that a person would not use.
+_FORMATS = {
+    "prompt/completion": "prompt and answer",
+    "messages": "conversation",
+    "text": "text",
+    "mixed": "several kinds",
+}

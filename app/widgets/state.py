@@ -13,7 +13,7 @@ _SIDE = 14
 
 
 class Shape(QWidget):
-    """A tick in a disc (good), a ring with a dot (needs you), a triangle (wrong, too big), dots (busy)."""
+    """A tick in a disc (good), a ring with a dot (needs you), a triangle (wrong, too big), dots (busy), an i (note)."""
 
     def __init__(self, state: State) -> None:
         super().__init__()
@@ -92,6 +92,11 @@ def paint_shape(painter: QPainter, state: State, place: QRectF) -> None:
             painter.setPen(QPen(QColor("#FFFFFF"), 1.6, c=Qt.PenCapStyle.RoundCap))
             painter.drawLine(QPointF(7, 5.4), QPointF(7, 8.6))
             painter.drawPoint(QPointF(7, 10.9))
+        case State.NOTE:
+            _disc(painter, c.secondary)
+            painter.setPen(QPen(QColor(c.card), 1.8, c=Qt.PenCapStyle.RoundCap))
+            painter.drawPoint(QPointF(7, 4))
+            painter.drawLine(QPointF(7, 6.8), QPointF(7, 10.2))
         case State.BUSY:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(QColor(c.secondary))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from engine.config import PAIR_OBJECTIVES
 from engine.data.conversation import Comparison, Conversation, Message
-from engine.data.fields import flaw, order_flaw, read_messages
+from engine.data.fields import flaw, order_flaw, read_messages, read_tools
 from engine.data.pairs import examine_pair
 from engine.data.problems import Problem, error
 from engine.data.read import Row
@@ -23,10 +24,24 @@ def examine(row: Row, objective: str = "sft") -> Conversation | Comparison | Pro
     """What a row says, by the row's own shape, or the first thing that is wrong with it.
 
     A field that is null counts as left out where the others make a shape (tools that merge tables write such
-    rows). Other fields are ignored. A chat is an optional system message, then user and assistant in turn;
-    it may end on a user's turn, which is context that nothing answers. A pair objective needs pairs and
-    nothing else.
+    rows). Other fields are ignored. A chat is an optional system message, then user and assistant in turn, with
+    the answers of tools after an assistant that called them; it may end on a user's turn, which is context that
+    nothing answers. A pair objective needs pairs and nothing else. Of several files a problem names its own.
     """
+    found = _examine(row, objective)
+    if row.file and isinstance(found, Problem):
+        return replace(found, message=f"{row.file}: {found.message}")
+    return found
+
+
+def shape_of(row: Row, objective: str = "sft") -> Shape | None:
+    """The shape that a row is meant to have, whether or not it can be used; a row of two is what `objective` needs."""
+    if objective in PAIR_OBJECTIVES and {"chosen", "rejected"} & set(row.value):
+        return "pair"
+    return _shape({name for name, value in row.value.items() if value is not None}) or _shape(set(row.value))
+
+
+def _examine(row: Row, objective: str) -> Conversation | Comparison | Problem:
     shape, line = shape_of(row, objective), row.line
     match shape:
         case "pair" if objective in PAIR_OBJECTIVES:
@@ -56,15 +71,8 @@ def examine(row: Row, objective: str = "sft") -> Conversation | Comparison | Pro
         line,
         "unknown_shape",
         f"Line {line} has no shape that can be trained; its fields are: {_names(row)}.",
-        f"Write each row as {SHAPES}.",
+        f"Write each row as {SHAPES}; or say which of your fields is which (columns).",
     )
-
-
-def shape_of(row: Row, objective: str = "sft") -> Shape | None:
-    """The shape that a row is meant to have, whether or not it can be used; a row of two is what `objective` needs."""
-    if objective in PAIR_OBJECTIVES and {"chosen", "rejected"} & set(row.value):
-        return "pair"
-    return _shape({name for name, value in row.value.items() if value is not None}) or _shape(set(row.value))
 
 
 def _shape(names: set[str]) -> Shape | None:
@@ -88,7 +96,8 @@ def _examine_prompt(row: Row) -> Conversation | Problem:
         if problem := flaw(row.line, f"Line {row.line}", row.value, name, str):
             return problem
     turns = (Message("user", row.value["prompt"]), Message("assistant", row.value["completion"]))
-    return Conversation(row.line, "prompt", turns, "")
+    tools = read_tools(row.line, row.value)
+    return tools if isinstance(tools, Problem) else Conversation(row.line, "prompt", turns, "", tools=tools)
 
 
 def _examine_messages(row: Row) -> Conversation | Problem:
@@ -105,4 +114,7 @@ def _examine_messages(row: Row) -> Conversation | Problem:
             f"Line {line} has no assistant message, so it would train nothing.",
             "Add the assistant's answer, or take the row out.",
         )
-    return order_flaw(line, "", turns) or Conversation(line, "messages", turns, "")
+    tools = read_tools(line, row.value)
+    if isinstance(tools, Problem):
+        return tools
+    return order_flaw(line, "", turns) or Conversation(line, "messages", turns, "", tools=tools)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
 
 @dataclass(frozen=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation.
+
+    `calls` is the JSON text of the list of tool calls that an assistant makes, `call` that of a tool message's other
+    fields, which say whose result it is; "" where there are none. As texts they keep a message hashable.
+    """
 
     role: str
     content: str
+    calls: str = ""
+    call: str = ""
 
 
 @dataclass(frozen=True)
 class Conversation:
     """A row in one form: `messages` for chats and for prompt and completion, `text` for plain text.
 
-    The first `context` messages are never trained, whoever speaks: a pair's prompt.
+    The first `context` messages are never trained, whoever speaks: a pair's prompt. `tools` is the JSON text of the
+    list of tools that the assistant may call, "" for none.
     """
 
     line: int
@@ -26,6 +34,12 @@ class Conversation:
     messages: tuple[Message, ...]
     text: str
     context: int = 0
+    tools: str = ""
+
+    @property
+    def sides(self) -> tuple[Conversation, ...]:
+        """Itself: a pair has two."""
+        return (self,)
 
     @property
     def prompt(self) -> str:
@@ -47,6 +61,22 @@ class Comparison:
     rejected: Conversation
 
     @property
+    def sides(self) -> tuple[Conversation, ...]:
+        """Both conversations."""
+        return (self.chosen, self.rejected)
+
+    @property
     def prompt(self) -> str:
         """What stands before the first answer."""
         return self.chosen.prompt
+
+
+def fingerprint(row: Conversation | Comparison) -> bytes:
+    """16 bytes that are the same for rows that say the same, in whatever shape."""
+    parts: list[str] = []
+    for side in row.sides:
+        parts += (str(side.context), side.tools, side.text)
+        for turn in side.messages:
+            parts += (turn.role, turn.content, turn.calls)
+    lengths = ",".join([str(len(part)) for part in parts])  # or texts could be cut up in two ways
+    return hashlib.blake2b("\0".join([lengths, *parts]).encode(), digest_size=16).digest()

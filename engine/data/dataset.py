@@ -3,41 +3,64 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.check import examine, shape_of
-from engine.data.conversation import Comparison, Conversation
-from engine.data.problems import Problem, error
-from engine.data.read import numbered_lines, open_data, parse_line
+from engine.data.building import Progress, Stop, build_store
+from engine.data.documents import PASSAGE
+from engine.data.items import Ints, Items
+from engine.data.problems import TOLD, Problem, ProblemList, error, line_ranges
 from engine.data.remarks import default_template, duplicates, one_sided_lengths, remarks
-from engine.data.tokenize import Item, Pair, cut_to, tokenize_whole
+from engine.data.source import Source, open_source
+from engine.data.store import Store, find_store
+from engine.data.tokenize import cut_to
 from engine.data.tokenizer import TextTokenizer
-
-FORMAT_NAMES = {"messages": "messages", "prompt": "prompt/completion", "text": "text", "pair": "preference"}
 
 
 @dataclass(frozen=True)
 class Dataset:
     """What was read: `rows` are the usable `examples` and those that an error in `problems` names by line.
 
-    `prompts[i]` is the same for examples of the same prompt. `format` tells the shape of the rows, also of those
-    that another objective needs. `lengths` int32 are the token counts of all rows that could be rendered, before
-    cutting, in the file's order; of a pair its longer side's.
+    `rendered` are all rows that have tokens, also those with nothing to train at this length. `format` tells the shape
+    of the rows, also of those that another objective needs. `columns` maps our fields to the file's `column_names`.
     """
 
     path: Path
     rows: int
-    examples: tuple[Item, ...]
+    examples: Items
+    rendered: Items
     problems: tuple[Problem, ...]
-    prompts: tuple[str, ...]
     format: str
-    lengths: npt.NDArray[np.int32]
+    files: tuple[Path, ...]
+    columns: dict[str, str]
+    column_names: tuple[str, ...]
+
+    @property
+    def prompts(self) -> npt.NDArray[np.bytes_]:
+        """The same for examples of the same prompt, [examples]."""
+        return _keys(self.examples.store.prompts, self.examples.rows)
+
+    @property
+    def contents(self) -> npt.NDArray[np.bytes_]:
+        """The same for examples that say the same, [examples]."""
+        return _keys(self.examples.store.contents, self.examples.rows)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Tokens of all rendered rows before cutting, in the file's order; of a pair its longer side's."""
+        return np.asarray(self.rendered.whole_lengths.max(axis=1, initial=0), np.int32)
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int32]:
+        """Prompt tokens, response tokens and line of all rendered rows before cutting, [rows, 3], as `lengths`."""
+        return np.stack([*self.rendered.longer_sides(), self.rendered.lines], axis=1).astype(np.int32)
 
 
 def load_dataset(
@@ -45,91 +68,113 @@ def load_dataset(
     tokenizer: TextTokenizer,
     max_length: int,
     objective: str = "sft",
-    progress: Callable[[int, int], None] | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    progress: Progress | None = None,
+    stop: Stop = lambda: False,
+    columns: str = "",
+    trained_turns: str = "all",
+    files: tuple[Path, ...] = (),
 ) -> Dataset:
-    """Reads, checks and tokenizes the whole file. EngineError only where it can't be opened.
+    """Reads, checks and tokenizes the whole file, or finds in the cache what came of it. EngineError only where it
+    can't be opened.
 
-    `objective` says whether rows have to be pairs. `progress` is told the bytes done and in all after each row.
-    Once `stop` says so the dataset ends with the rows read so far.
+    `objective` says whether rows have to be pairs. `progress` is told the bytes done and in all from time to time.
+    Once `stop` says so the dataset ends with the rows read so far. `columns` and `trained_turns` are those of
+    TrainConfig. `files` are read in place of those that a folder would be trained with.
     """
-    reading = _Reading(tokenizer, max_length, objective)
-    with open_data(path) as file:
-        total = path.stat().st_size
-        for line, raw in numbered_lines(file):
-            if stop():
-                break
-            reading.take(line, raw)
-            if progress is not None:
-                progress(file.tell(), total)
-    return reading.dataset(path)
+    source = Source(files, columns, PASSAGE) if files else open_source(path, columns)
+    store = open_rows(source, tokenizer, objective, progress, stop, columns, trained_turns)
+    meta = store.meta
+    rendered = Items(store, np.arange(len(store.numbers)), max_length)
+    examples = rendered.at(np.flatnonzero(rendered.is_usable))
+    problems = ProblemList([Problem(**_untupled(found)) for found in meta["problems"]])
+    problems.extend(_of_the_tokens(rendered))
+    problems.extend(_of_the_file(meta, examples))
+    return Dataset(
+        path=path,
+        rows=meta["rows"],
+        examples=examples,
+        rendered=rendered,
+        problems=tuple(sorted(problems.listed(), key=lambda problem: problem.line)),
+        format=meta["format"],
+        files=tuple(map(Path, meta["files"])),
+        columns=meta["columns"],
+        column_names=tuple(meta["column_names"]),
+    )
 
 
-class _Reading:
-    """What is known of a file so far."""
-
-    def __init__(self, tokenizer: TextTokenizer, max_length: int, objective: str) -> None:
-        self.tokenizer, self.max_length, self.objective = tokenizer, max_length, objective
-        self.rows = 0
-        self.examples: list[Item] = []
-        self.problems: list[Problem] = []
-        self.prompts: list[str] = []
-        self.lengths: list[int] = []
-        self.formats: set[str] = set()
-        self.is_rendered = False  # any row, by the chat template
-        self.lines_by_row: defaultdict[str, list[int]] = defaultdict(list)
-
-    def take(self, line: int, raw: bytes) -> None:
-        self.rows += 1
-        row = parse_line(line, raw)
-        if isinstance(row, Problem):
-            self.problems.append(row)
-            return
-        if shape := shape_of(row, self.objective):
-            self.formats.add(FORMAT_NAMES[shape])
-        conversation = examine(row, self.objective)
-        if isinstance(conversation, Problem):
-            self.problems.append(conversation)
-            return
-        self.is_rendered |= isinstance(conversation, Comparison) or conversation.kind != "text"
-        item = tokenize_whole(conversation, self.tokenizer)
-        if not isinstance(item, Problem):
-            self.lengths.append(item.length)
-            item = cut_to(item, self.max_length)
-        if isinstance(item, Problem):
-            self.problems.append(item)
-            return
-        self.examples.append(item)
-        self.prompts.append(_fingerprint(conversation.prompt))
-        self.lines_by_row[_fingerprint(_content(conversation))].append(line)
-        self.problems += remarks(item)
-
-    def dataset(self, path: Path) -> Dataset:
-        return Dataset(
-            path,
-            self.rows,
-            tuple(self.examples),
-            (*self._of_the_file(), *self.problems),
-            tuple(self.prompts),
-            "mixed" if len(self.formats) > 1 else next(iter(self.formats), "unknown"),
-            np.array(self.lengths, np.int32),
-        )
-
-    def _of_the_file(self) -> Iterator[Problem]:
-        if not self.rows:
-            yield error(0, "empty", "The file has no rows.", "Choose a file with one JSON object a line.")
-        if self.is_rendered and self.tokenizer.template.is_default:
-            yield default_template()
-        if problem := one_sided_lengths([item for item in self.examples if isinstance(item, Pair)]):
-            yield problem
-        yield from (duplicates(lines) for lines in self.lines_by_row.values() if len(lines) > 1)
+def open_rows(
+    source: Source,
+    tokenizer: TextTokenizer,
+    objective: str = "sft",
+    progress: Progress | None = None,
+    stop: Stop = lambda: False,
+    columns: str = "",
+    trained_turns: str = "all",
+) -> Store:
+    """The source's rows at full length, from the cache where they are known."""
+    settings = [objective, columns, trained_turns, tokenizer.fingerprint, _code(), [str(file) for file in source.files]]
+    digest = hashlib.blake2b(repr(settings).encode(), digest_size=20)
+    for file in source.files:
+        with file.open("rb") as data:
+            hashlib.file_digest(data, lambda: digest)
+    key = digest.hexdigest()
+    store = find_store(key)
+    return store or build_store(source, tokenizer, objective, trained_turns, key, progress, stop)
 
 
-def _content(row: Conversation | Comparison) -> str:
-    if isinstance(row, Comparison):
-        return repr((row.chosen.messages, row.rejected.messages))
-    return repr((row.messages, row.text))
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """Another whenever this folder's code is: what older code wrote is not what this one would write."""
+    digest = hashlib.blake2b(digest_size=16)
+    for module in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(module.read_bytes())
+    try:
+        return digest.hexdigest() + version("tunesmith")  # a packaged app has no sources to read
+    except PackageNotFoundError:
+        return digest.hexdigest()
 
 
-def _fingerprint(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+def _of_the_file(meta: dict[str, Any], examples: Items) -> Iterator[Problem]:
+    yield from (Problem(**_untupled(found)) for found in meta["notes"])
+    if not meta["rows"]:
+        yield error(0, "empty", "The file has no rows.", "Choose a file that holds rows.")
+    if meta["default_template"]:
+        yield default_template()
+    if examples.store.sides == 2 and (problem := one_sided_lengths(examples.trained)):
+        yield problem
+    yield from map(duplicates, _repeated(examples))
+
+
+def _of_the_tokens(rows: Items) -> Iterator[Problem]:
+    """What is wrong with rows at this length: all are found, of each kind the first are told in words."""
+    kinds = (~rows.is_usable, rows.is_usable & rows.is_cut, rows.is_usable & rows.is_identical & ~rows.is_cut)
+    for kind in kinds:
+        found = np.flatnonzero(kind)
+        told: list[Problem] = []
+        for item in Items(rows.store, rows.rows[found[: TOLD["error"]]], 2**62):
+            kept = cut_to(item, rows.max_length)
+            told += [kept] if isinstance(kept, Problem) else remarks(kept)
+        yield from told
+        if told and len(found) > TOLD["error"]:
+            rest = found[TOLD["error"] :]
+            yield replace(told[0], lines=line_ranges(rows.lines[rest].tolist()), rows=len(rest))
+
+
+def _repeated(rows: Items) -> Iterator[Sequence[int]]:
+    """The lines of rows that say the same, for each such group."""
+    _, group, sizes = np.unique(_keys(rows.store.contents, rows.rows), return_inverse=True, return_counts=True)
+    repeated = np.flatnonzero(sizes[group] > 1)
+    by_group: dict[int, list[int]] = {}
+    for number, line in zip(group[repeated].tolist(), rows.lines[repeated].tolist(), strict=True):
+        by_group.setdefault(number, []).append(line)
+    yield from by_group.values()
+
+
+def _keys(digests: npt.NDArray[np.uint8], rows: Ints) -> npt.NDArray[np.bytes_]:
+    # numpy's bytes end before trailing zeros: equal ones are equal all the same.
+    return np.ascontiguousarray(digests[rows]).reshape(-1).view("S16")
+
+
+def _untupled(found: dict[str, Any]) -> dict[str, Any]:
+    """A problem's fields as JSON gives them back, as they were."""
+    return {**found, "lines": tuple((first, last) for first, last in found["lines"])}

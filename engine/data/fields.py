@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.data.conversation import Message
 from engine.data.problems import Problem, error
 
-ROLES = ("system", "user", "assistant")
+ROLES = ("system", "user", "assistant", "tool")
 
 _WANTED: dict[tuple[type, ...], str] = {
     (str,): "a text",
     (list,): "a list",
     (str, list): "a text or a list of messages",
 }
+# Neither a space nor a character that is never seen, such as a zero-width space.
+_VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+# What a tool's answer says of itself, beside its content.
+_TOOL_FIELDS = ("tool_call_id", "name")
 
 
 def flaw(line: int, place: str, fields: Mapping[str, Any], name: str, *kinds: type) -> Problem | None:
@@ -27,7 +33,7 @@ def flaw(line: int, place: str, fields: Mapping[str, Any], name: str, *kinds: ty
     if not isinstance(value, kinds):
         wanted = _WANTED[kinds]
         return error(line, "wrong_type", f"{place} has a {name!r} that is not {wanted}.", f"Make it {wanted}.")
-    if not (value.strip() if isinstance(value, str) else value):
+    if not (_VISIBLE.search(value) if isinstance(value, str) else value):
         return error(line, "empty_field", f"{place} has an empty {name!r}.", "Fill the field or take the row out.")
     return None
 
@@ -36,30 +42,41 @@ def read_messages(line: int, owner: str, values: Sequence[Any]) -> tuple[Message
     """The messages of a list. `owner` is the field's name in front of "message 3", "" for `messages` itself."""
     turns = []
     for number, value in enumerate(values, start=1):
-        turn = _read_message(line, place_of(line, owner, number), value)
+        turn = _plain_message(value) or _read_message(line, place_of(line, owner, number), value)
         if isinstance(turn, Problem):
             return turn
         turns.append(turn)
     return tuple(turns)
 
 
+def read_tools(line: int, fields: Mapping[str, Any]) -> str | Problem:
+    """The JSON text of the row's tools, "" where it has none."""
+    tools = fields.get("tools")
+    if not tools:
+        return ""
+    if isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools):
+        return _json_text(line, f"Line {line}", "tools", tools)
+    return error(line, "wrong_type", f"Line {line} has 'tools' that are no list of objects.", "Describe each tool.")
+
+
 def order_flaw(line: int, owner: str, turns: Sequence[Message]) -> Problem | None:
     """What is wrong with who speaks: an optional system message, then user and assistant in turn.
 
-    Turns that an assistant begins go on from a prompt, and have no system message.
+    After an assistant's tool calls come the tools' answers. Turns that an assistant begins go on from a prompt, and
+    have no system message.
     """
-    roles = [turn.role for turn in turns]
-    speakers = ("assistant", "user") if roles[0] == "assistant" and owner else ("user", "assistant")
-    first = 1 if roles[0] == "system" else 0
-    for number, role in enumerate(roles[first:]):
-        expected = speakers[number % 2]
-        if role != expected:
+    first = 1 if turns[0].role == "system" else 0
+    expected: tuple[str, ...] = ("assistant",) if turns[0].role == "assistant" and owner else ("user",)
+    for number, turn in enumerate(turns[first:], start=first + 1):
+        if turn.role not in expected:
             return error(
                 line,
                 "role_order",
-                f"{place_of(line, owner, first + number + 1)} is from {role} where {expected} should speak.",
-                "Write an optional system message first, then user and assistant in turn; join messages of one role.",
+                f"{place_of(line, owner, number)} is from {turn.role} where {expected[0]} should speak.",
+                "Write an optional system message first, then user and assistant in turn, and a tool after the "
+                "assistant that called it; join messages of one role.",
             )
+        expected = _next_speakers(turn)
     return None
 
 
@@ -68,16 +85,86 @@ def place_of(line: int, owner: str, number: int) -> str:
     return f"Line {line}, {owner} message {number}," if owner else f"Line {line}, message {number},"
 
 
+def _next_speakers(turn: Message) -> tuple[str, ...]:
+    match turn.role:
+        case "assistant":
+            return ("tool",) if turn.calls else ("user",)
+        case "tool":
+            return ("assistant", "tool")
+    return ("assistant",)
+
+
+def _plain_message(value: Any) -> Message | None:
+    """A message with a role and a text, which nearly all are; None where there is more to it."""
+    if not isinstance(value, dict) or "tool_calls" in value:
+        return None
+    role, content = value.get("role"), value.get("content")
+    if role in ("user", "assistant", "system") and isinstance(content, str) and _VISIBLE.search(content):
+        return Message(role, content)
+    return None
+
+
 def _read_message(line: int, place: str, value: Any) -> Message | Problem:
     if not isinstance(value, dict):
         return error(line, "wrong_type", f"{place} is not an object.", "Give each message a 'role' and a 'content'.")
     if problem := flaw(line, place, value, "role", str):
         return problem
-    if value["role"] not in ROLES:
+    role = value["role"]
+    if role not in ROLES:
         return error(
             line,
             "unknown_role",
-            f"{place} has the role {value['role'][:40]!r}, which is unknown.",
+            f"{place} has the role {role[:40]!r}, which is unknown.",
             f"Use one of the roles {', '.join(ROLES)}.",
         )
-    return flaw(line, place, value, "content", str) or Message(value["role"], value["content"])
+    calls = _read_calls(line, place, value) if role == "assistant" else ""
+    if isinstance(calls, Problem):
+        return calls
+    if calls and value.get("content") in (None, ""):
+        return Message(role, "", calls)
+    if problem := flaw(line, place, value, "content", str):
+        return problem
+    named = {name: value[name] for name in _TOOL_FIELDS if value.get(name) is not None} if role == "tool" else {}
+    call = _json_text(line, place, "tool_call_id", named) if named else ""
+    return call if isinstance(call, Problem) else Message(role, value["content"], calls, call)
+
+
+def _read_calls(line: int, place: str, fields: Mapping[str, Any]) -> str | Problem:
+    """The JSON text of an assistant's tool calls, their arguments as objects; "" where it makes none."""
+    calls = fields.get("tool_calls")
+    if not calls:
+        return ""
+    read = [_read_call(call) for call in calls] if isinstance(calls, list) else [None]
+    if None in read:
+        return error(
+            line,
+            "wrong_type",
+            f"{place} has 'tool_calls' that can't be read.",
+            'Write each as {"type": "function", "function": {"name": "...", "arguments": {...}}}.',
+        )
+    return _json_text(line, place, "tool_calls", read)
+
+
+def _read_call(call: Any) -> dict[str, Any] | None:
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return None
+    arguments = function.get("arguments", {})
+    if isinstance(arguments, str):  # as services send them; chat templates want objects
+        try:
+            arguments = json.loads(arguments or "{}")
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(arguments, dict):
+        return None
+    rest = {"id": call["id"]} if call.get("id") is not None else {}
+    return {**rest, "type": "function", "function": {"name": function["name"], "arguments": arguments}}
+
+
+def _json_text(line: int, place: str, name: str, value: Any) -> str | Problem:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+        text.encode()  # arguments that were a text of their own can hold half a character
+    except (RecursionError, ValueError):
+        return error(line, "wrong_type", f"{place} has {name!r} that can't be read.", "Write it as plain JSON.")
+    return text

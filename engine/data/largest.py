@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from itertools import cycle, islice
 
+import numpy as np
+
 from engine.config import TrainConfig
 from engine.data.rows import Rows
 from engine.data.tokenize import Item
@@ -26,9 +28,14 @@ def largest_rows(config: TrainConfig, rows: Rows) -> list[Item]:
 
     Where there are fewer rows than that, they come by more than once, as they do in a run.
     """
-    items = sorted(rows.train + rows.valid, key=lambda item: _tokens(config, item), reverse=True)
-    wanted = config.batch_size * min(config.accumulate, 2)
-    return list(islice(cycle(items), min(wanted, rows_in_all(config, len(rows.train)))))
+    wanted = min(config.batch_size * min(config.accumulate, 2), rows_in_all(config, len(rows.train)))
+    longest = [
+        items[place]
+        for items in (rows.train, rows.valid)
+        for place in np.argsort(-items.tokens(config.prefix_shared), kind="stable")[:wanted].tolist()
+    ]
+    longest.sort(key=lambda item: _tokens(config, item), reverse=True)
+    return list(islice(cycle(longest[:wanted]), wanted))
 
 
 def tokens_a_row(config: TrainConfig, items: Sequence[Item]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.data.conversation import Comparison, Conversation, Message
-from engine.data.fields import flaw, order_flaw, read_messages
+from engine.data.fields import flaw, order_flaw, read_messages, read_tools
 from engine.data.problems import Problem, error
 from engine.data.read import Row
 
@@ -25,7 +25,7 @@ def examine_pair(row: Row) -> Comparison | Problem:
         return rejected
     if row.value.get("prompt") is None:
         length = _common_start(row.line, chosen, rejected)
-        return length if isinstance(length, Problem) else _comparison(row.line, length, chosen, rejected)
+        return length if isinstance(length, Problem) else _comparison(row, length, chosen, rejected)
     prompt = _prompt(row)
     if isinstance(prompt, Problem):
         return prompt
@@ -33,12 +33,15 @@ def examine_pair(row: Row) -> Comparison | Problem:
         if problem := _seam_flaw(row.line, name, turns, prompt):
             return problem
     whole = (turns if turns[0].role != "assistant" else prompt + turns for turns in (chosen, rejected))
-    return _comparison(row.line, len(prompt), *whole)
+    return _comparison(row, len(prompt), *whole)
 
 
-def _comparison(line: int, context: int, chosen: Turns, rejected: Turns) -> Comparison:
-    better, worse = (Conversation(line, "messages", turns, "", context) for turns in (chosen, rejected))
-    return Comparison(line, better, worse)
+def _comparison(row: Row, context: int, chosen: Turns, rejected: Turns) -> Comparison | Problem:
+    tools = read_tools(row.line, row.value)
+    if isinstance(tools, Problem):
+        return tools
+    better, worse = (Conversation(row.line, "messages", turns, "", context, tools) for turns in (chosen, rejected))
+    return Comparison(row.line, better, worse)
 
 
 def _turns(row: Row, name: str, speaker: str) -> Turns | Problem:
@@ -59,9 +62,9 @@ def _side(row: Row, name: str) -> Turns | Problem:
 
 def _prompt(row: Row) -> Turns | Problem:
     turns = _turns(row, "prompt", "user")
-    if isinstance(turns, Problem) or (turns[0].role != "assistant" and turns[-1].role == "user"):
+    if isinstance(turns, Problem) or (turns[0].role != "assistant" and turns[-1].role in ("user", "tool")):
         return turns
-    begins = turns[-1].role == "user"
+    begins = turns[-1].role in ("user", "tool")
     return error(
         row.line,
         "role_order",

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.building import last_turn
 from engine.data.check import examine
-from engine.data.conversation import Comparison
+from engine.data.conversation import Conversation
+from engine.data.dataset import Dataset, load_dataset
+from engine.data.encoding import TextFile
+from engine.data.items import Items
 from engine.data.problems import Problem
-from engine.data.read import numbered_lines, open_data, parse_line
+from engine.data.read import Row
 from engine.data.remarks import remarks
-from engine.data.render import Rendered, render
-from engine.data.tokenize import Example, Pair, cut_to, tokenize_rendered
+from engine.data.source import Source, open_source
+from engine.data.tokenize import Example, Pair, cut_to, tokenize_whole
 from engine.data.tokenizer import TextTokenizer
 from engine.errors import EngineError
 
 MAX_RAW_CHARACTERS = 10_000  # of a line that is no row
+ORDERS = ("longest", "shortest", "cut", "problem")
+
+_WHOLE = 2**62  # a length that cuts nothing
+
+Numbers = npt.NDArray[np.int64]
 
 
 def preview(
@@ -28,10 +43,10 @@ def preview(
     """What `preview --json` prints for a row, counted from 1 without blank lines; EngineError if there is
     none.
     """
-    found = preview_rows(path, tokenizer, max_length, row, 1, objective, sft_scope)
+    found = preview_rows(path, tokenizer, max_length, row, 1, objective, sft_scope)["rows"]
     if not found:
         raise EngineError(f"The data has no row {row:,}.", "Rows count from 1; choose one that there is.")
-    return found[0]
+    return dict(found[0])
 
 
 def preview_rows(
@@ -42,21 +57,111 @@ def preview_rows(
     count: int,
     objective: str = "sft",
     sft_scope: str = "full",
-) -> list[dict[str, Any]]:
-    """Up to `count` rows from `row` on. The others are counted, not parsed.
+    columns: str = "",
+    trained_turns: str = "all",
+    find: str = "",
+    jump: str = "",
+) -> dict[str, Any]:
+    """Up to `count` rows from `row` on, as `rows`, and in `rows_total` how many there are to go through.
+
+    `jump` is one of ORDERS to go through: by length, or only those that are cut or have a problem. `find` begins at the
+    next row whose text holds it, letters from A to Z in either case; where there is none no row comes back.
 
     A pair's tokens are the prompt, the chosen response and the rejected one. Where the two sides write their
     prompt in different tokens, the rejected side's prompt comes again before its response. ORPO learns the
     prompts of chosen rows too unless `sft_scope` is "response".
     """
-    show = _Preview(tokenizer, max_length, objective, learns_prompts=objective == "orpo" and sft_scope == "full")
-    found, rows = [], 0
-    with open_data(path) as file:
-        for line, raw in numbered_lines(file):
-            rows += 1
-            if row <= rows < row + count:
-                found.append({"line": line, "row": rows, **show.line(line, raw)})
-    return [{**shown, "rows": rows} for shown in found]
+    # No more than is shown is read of a file that was not checked yet, but for its rows' number.
+    part = _Limit(math.inf if find or jump else row + count - 1)
+    dataset = load_dataset(path, tokenizer, max_length, objective, None, part, columns, trained_turns)
+    total = sum(1 for _ in open_source(path, columns).rows()) if part.is_reached else dataset.rows
+    order = _order(dataset, jump)
+    first = row - 1
+    if find and first >= 0:
+        first = _next_with(dataset.rendered, find, order, first)
+    shown = order[first : first + count].tolist() if first >= 0 else []
+    show = _Preview(tokenizer, max_length, objective, objective == "orpo" and sft_scope == "full", trained_turns)
+    known = dict(zip(dataset.rendered.store.numbers.tolist(), range(len(dataset.rendered)), strict=True))
+    others = dict(_raw_rows(open_source(path, columns), [number for number in shown if number not in known]))
+    lines = dataset.rendered.store.lines
+    rows = [
+        {
+            "line": int(lines[number]),
+            "row": number + 1,
+            "rows": total,
+            **(show.row(dataset.rendered, known[number]) if number in known else show.raw(*others[number])),
+        }
+        for number in shown
+    ]
+    return {"rows_total": total if part.is_reached else len(order), "rows": rows}
+
+
+class _Limit:
+    """Says stop once it was asked more than `rows` times, which is before each row."""
+
+    def __init__(self, rows: float) -> None:
+        self._left, self.is_reached = rows, False
+
+    def __call__(self) -> bool:
+        self.is_reached = self._left <= 0
+        self._left -= 1
+        return self.is_reached
+
+
+def _order(dataset: Dataset, jump: str) -> Numbers:
+    """The numbers of the file's rows, from 0 on, in the order to go through them."""
+    rendered = dataset.rendered
+    numbers = rendered.store.numbers.astype(np.int64)
+    match jump:
+        case "":
+            return np.arange(dataset.rows)
+        case "longest":
+            return numbers[np.argsort(-dataset.lengths, kind="stable")]
+        case "shortest":
+            return numbers[np.argsort(dataset.lengths, kind="stable")]
+        case "cut":
+            return numbers[rendered.is_cut]
+        case "problem":
+            lines = rendered.store.lines
+            marked = np.zeros(dataset.rows, bool)
+            for problem in dataset.problems:
+                for begin, end in problem.lines or ((problem.line, problem.line),):
+                    marked |= (lines >= begin) & (lines <= end) & (problem.severity != "note")
+            return np.flatnonzero(marked)
+    raise EngineError(f"Rows can't be gone through by {jump!r}.", f"Choose one of {', '.join(ORDERS)}.")
+
+
+def _next_with(rows: Items, text: str, order: Numbers, first: int) -> int:
+    """The first place of `order` from `first` on whose row holds `text`; behind its end where there is none."""
+    store = rows.store
+    if not len(store.texts):
+        return len(order)
+    holds = np.zeros(len(store.lines), bool)
+    ends, numbers, sides = store.text_ends, store.numbers, store.sides
+    for match in re.finditer(re.escape(text.encode("utf-8", "replace")), store.texts.data, re.IGNORECASE):
+        side = int(np.searchsorted(ends, match.start(), side="right")) - 1
+        if match.end() <= ends[side + 1]:
+            holds[numbers[side // sides]] = True
+    found = np.flatnonzero(holds[order[first:]])
+    return first + int(found[0]) if len(found) else len(order)
+
+
+def _raw_rows(source: Source, numbers: list[int]) -> Iterator[tuple[int, tuple[str, Row | Problem]]]:
+    """The rows of these numbers as the file has them."""
+    last = max(numbers, default=-1)
+    for number, row in enumerate(islice(source.rows(), last + 1)):
+        if number in numbers:
+            text = json.dumps(row.value, ensure_ascii=False) if isinstance(row, Row) else _raw_line(source, row.line)
+            yield number, (text[:MAX_RAW_CHARACTERS].strip(), row)
+
+
+def _raw_line(source: Source, line: int) -> str:
+    """What stands there, "" where lines mean nothing."""
+    if len(source.files) > 1 or source.files[0].suffix.lower() == ".parquet":
+        return ""
+    with closing(TextFile(source.files[0])) as file:
+        text = next(islice(file.text(None), line - 1, None), "")
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -67,34 +172,35 @@ class _Preview:
     max_length: int
     objective: str
     learns_prompts: bool
+    trained_turns: str
 
-    def line(self, line: int, raw: bytes) -> dict[str, Any]:
-        rendered = self._rendered(line, raw)
-        if isinstance(rendered, Problem):
-            text = raw[: 4 * MAX_RAW_CHARACTERS].decode("utf-8", "replace")[:MAX_RAW_CHARACTERS].strip()
-            return {"text": text, "tokens": [], "problem": asdict(rendered)}
-        sides = [tokenize_rendered(side, line, self.tokenizer) for side in rendered]
-        item = sides[0] if len(sides) == 1 else Pair(line, *sides)
+    def row(self, rows: Items, place: int) -> dict[str, Any]:
+        """A row that has tokens."""
+        store = rows.store
+        item = Items(store, rows.rows, _WHOLE)[place]
         kept = cut_to(item, self.max_length)
         problem = kept if isinstance(kept, Problem) else next(iter(remarks(kept)), None)
         tokens = self._pair(item) if isinstance(item, Pair) else self._row(item)
         if isinstance(kept, Problem):
             tokens = [{**token, "trained": False} for token in tokens]
-        return {"text": rendered[0].text, "tokens": tokens, "problem": problem and asdict(problem)}
+        text = store.text(int(rows.rows[place]) * store.sides)
+        return {"text": text, "tokens": tokens, "problem": problem and asdict(problem)}
 
-    def _rendered(self, line: int, raw: bytes) -> list[Rendered] | Problem:
-        """The row's text, of a pair that of both sides."""
-        parsed = parse_line(line, raw)
-        row = parsed if isinstance(parsed, Problem) else examine(parsed, self.objective)
-        if isinstance(row, Problem):
-            return row
-        texts = []
-        for side in (row.chosen, row.rejected) if isinstance(row, Comparison) else (row,):
-            text = render(side, self.tokenizer.template)
-            if isinstance(text, Problem):
-                return text
-            texts.append(text)
-        return texts
+    def raw(self, text: str, row: Row | Problem) -> dict[str, Any]:
+        """A row that has none, and why."""
+        return {"text": text, "tokens": [], "problem": asdict(self._flaw(row))}
+
+    def _flaw(self, row: Row | Problem) -> Problem:
+        checked = row if isinstance(row, Problem) else examine(row, self.objective)
+        if not isinstance(checked, Problem):
+            if self.trained_turns == "last" and isinstance(checked, Conversation):
+                checked = last_turn(checked)
+            refused = tokenize_whole(checked, self.tokenizer)
+            if isinstance(refused, Problem):
+                return refused
+        else:
+            return checked
+        raise EngineError("The data changed while it was shown.", "Choose the file again.")
 
     def _row(self, example: Example) -> list[dict[str, Any]]:
         return self._tokens(

@@ -2,30 +2,117 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+Lines = tuple[tuple[int, int], ...]  # first and last of each run of consecutive lines
+
+# Problems of one code that are told each in words; others of it are counted, with their lines.
+TOLD = {"error": 100, "warning": 100, "note": 1}
+LINES_IN_WORDS = 8
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A flaw of one line: an error keeps its row out of training, a warning does not.
+    """A flaw of one line: an error keeps its row out of training; with a warning or a note it is trained.
 
-    `line` counts from 1 as an editor does (0: the file as a whole). `message` is a sentence of cause, `fix`
-    one of cure.
+    `line` counts from 1 as an editor does (0: the file as a whole), `column` too (0: not known). `message` is a
+    sentence of cause, `fix` one of cure; `cure` names what can be pressed, one of `engine.data.fixes.CURES` or "".
+    A problem that stands for many `rows` names all of their `lines`, and `line` is the first. (Rows can share a line.)
     """
 
     line: int
-    severity: Literal["error", "warning"]
+    severity: Severity
     code: str
     message: str
     fix: str
+    column: int = 0
+    cure: str = ""
+    lines: Lines = ()
+    rows: int = 1
 
 
-def error(line: int, code: str, message: str, fix: str) -> Problem:
-    """A problem that keeps the row out of training."""
-    return Problem(line, "error", code, message, fix)
+def error(line: int, code: str, message: str, fix: str, column: int = 0, cure: str = "skip") -> Problem:
+    """A problem that keeps the row out of training. It can be left out, unless there is a better cure."""
+    return Problem(line, "error", code, message, fix, column, cure if line else "")
 
 
-def warning(line: int, code: str, message: str, fix: str) -> Problem:
+def warning(line: int, code: str, message: str, fix: str, column: int = 0, cure: str = "") -> Problem:
     """A problem that the row can be trained with."""
-    return Problem(line, "warning", code, message, fix)
+    return Problem(line, "warning", code, message, fix, column, cure)
+
+
+def note(line: int, code: str, message: str, fix: str) -> Problem:
+    """What a person may want to know of a row."""
+    return Problem(line, "note", code, message, fix)
+
+
+class ProblemList:
+    """The problems of a file, however many: of one kind the first TOLD in words, of all the others their lines."""
+
+    def __init__(self, problems: Iterable[Problem] = ()) -> None:
+        self._told: list[Problem] = []
+        self._count: defaultdict[tuple[Severity, str, str], int] = defaultdict(int)
+        self._more: defaultdict[tuple[Severity, str, str], _Others] = defaultdict(_Others)
+        self.extend(problems)
+
+    def add(self, problem: Problem) -> None:
+        """One more; those of a kind come in the file's order."""
+        kind = (problem.severity, problem.code, problem.cure)
+        self._count[kind] += 1
+        if self._count[kind] <= TOLD[problem.severity]:
+            self._told.append(problem)
+        else:
+            self._more[kind].add(problem)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """More of them."""
+        for problem in problems:
+            self.add(problem)
+
+    def listed(self) -> tuple[Problem, ...]:
+        """Those told in words, then one for the others of each kind."""
+        return (*self._told, *(others.problem(*kind) for kind, others in self._more.items()))
+
+
+def line_ranges(lines: Iterable[int]) -> Lines:
+    """Ascending line numbers as runs of consecutive ones."""
+    ranges: list[tuple[int, int]] = []
+    for line in lines:
+        if ranges and line <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], line)
+        else:
+            ranges.append((line, line))
+    return tuple(ranges)
+
+
+def lines_in_words(ranges: Sequence[tuple[int, int]]) -> str:
+    """Lines for a sentence: the first LINES_IN_WORDS runs of them, and how many lines more."""
+    named = [str(first) if first == last else f"{first} to {last}" for first, last in ranges[:LINES_IN_WORDS]]
+    more = sum(last - first + 1 for first, last in ranges[LINES_IN_WORDS:])
+    if more:
+        return f"{', '.join(named)} and {more:,} more"
+    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+
+
+@dataclass
+class _Others:
+    """The rows of a kind of problem that are counted only."""
+
+    rows: int = 0
+    lines: list[int] = field(default_factory=list)
+
+    def add(self, problem: Problem) -> None:
+        ranges = problem.lines or ((problem.line, problem.line),)
+        lines = [line for first, last in ranges for line in range(first, last + 1)]
+        self.lines += lines
+        self.rows += max(problem.rows, len(lines))  # more than lines where rows share one, never less
+
+    def problem(self, severity: Severity, code: str, cure: str) -> Problem:
+        ranges, plural = line_ranges(sorted(self.lines)), "" if self.rows == 1 else "s"
+        message = f"{self.rows:,} more row{plural} of the same kind: line{plural} {lines_in_words(ranges)}."
+        fix = "The same helps as for those before."
+        return Problem(ranges[0][0], severity, code, message, fix, 0, cure, ranges, self.rows)

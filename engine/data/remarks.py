@@ -1,19 +1,55 @@
-"""What is worth a warning in rows that can be trained."""
+"""What is worth a warning or a note in rows that can be trained."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from engine.data.problems import Problem, warning
+from engine.data.conversation import Comparison, Conversation
+from engine.data.personal import NAMES, personal_data
+from engine.data.problems import Problem, ProblemList, line_ranges, note, warning
 from engine.data.tokenize import Example, Item, Pair, extent
 
+Key = TypeVar("Key", bound=Hashable)
+
 MAX_LINES_NAMED = 20  # in one sentence
+
+# What no one types: controls but tab and line ends, and the sign that stands for a character that got lost.
+CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_LOST = "\ufffd"
 
 # Answers this unlike in length: over so many times as long, and by more than so many tokens.
 _TIMES_AS_LONG = 4
 _TOKENS_LONGER = 64
+
+
+def text_remarks(row: Conversation | Comparison, specials: re.Pattern[str]) -> list[Problem]:
+    """What a person should know of a row's texts. `specials` finds the names of the model's special tokens.
+
+    In a plain text special tokens are meant: no template adds them.
+    """
+    line, text = row.line, _texts(row)
+    found = []
+    if (match := CONTROLS.search(text)) is not None:
+        found.append(_control(line, match[0]))
+    if _LOST in text:
+        found.append(_lost(line))
+    if (isinstance(row, Comparison) or row.kind != "text") and (match := specials.search(text)) is not None:
+        found.append(_special(line, match[0]))
+    found += (
+        note(
+            line,
+            f"personal_{kind}",
+            f"Line {line} holds what looks like {NAMES[kind]}, which the model may learn and repeat.",
+            "Replace it by an invented one, unless it is meant to be learned.",
+        )
+        for kind in personal_data(text)
+    )
+    return found
 
 
 def remarks(item: Item) -> list[Problem]:
@@ -40,32 +76,96 @@ def default_template() -> Problem:
 
 def duplicates(lines: Sequence[int]) -> Problem:
     """Names the `lines` that hold the same row."""
-    named = ", ".join(map(str, lines[: min(MAX_LINES_NAMED, len(lines) - 1)]))
-    others = len(lines) - MAX_LINES_NAMED
-    last = f"{others:,} more" if others > 1 else str(lines[-1])
-    return warning(
+    return Problem(
         lines[0],
+        "warning",
         "duplicates",
-        f"Lines {named} and {last} hold the same row, which counts {len(lines):,} times as much as others.",
+        f"{_lines(lines)} hold the same row, which counts {len(lines):,} times as much as others.",
         "Keep one of them, unless that is meant.",
+        cure="dedupe",
+        lines=line_ranges(lines),
+        rows=len(lines),
     )
 
 
-def one_sided_lengths(pairs: Sequence[Pair]) -> Problem | None:
-    """A warning where most pairs prefer the much longer answer, or most the much shorter one."""
-    sizes = np.array([(pair.chosen.trained_tokens, pair.rejected.trained_tokens) for pair in pairs]).reshape(-1, 2)
+def in_both(trained: Mapping[Key, int], measured: Iterable[tuple[Key, int]]) -> tuple[Problem, ...]:
+    """Rows of the validation file that are trained too.
+
+    `trained` maps the fingerprints of rows to their lines, `measured` are those of the validation file.
+    """
+    return ProblemList(
+        warning(
+            line,
+            "in_both",
+            f"Line {line} is line {trained[fingerprint]} of the training data too, so measuring it tells what was "
+            "learned by heart.",
+            "Take the row out of one of the two files.",
+        )
+        for fingerprint, line in measured
+        if fingerprint in trained
+    ).listed()
+
+
+def one_sided_lengths(sizes: npt.NDArray[np.integer]) -> Problem | None:
+    """A warning where most pairs prefer the much longer answer, or most the much shorter one.
+
+    `sizes` [pairs, 2] are the tokens of the chosen and the rejected answers.
+    """
     for side, other, preferred in ((0, 1, "longer"), (1, 0, "shorter")):
         longer, shorter = sizes[:, side], sizes[:, other]
         unlike = int(((longer > _TIMES_AS_LONG * shorter) & (longer - shorter > _TOKENS_LONGER)).sum())
-        if 2 * unlike > len(pairs):
+        if 2 * unlike > len(sizes):
             return warning(
                 0,
                 "one_sided_lengths",
-                f"In {unlike:,} of {len(pairs):,} pairs the chosen answer is much {preferred} than the rejected one, "
+                f"In {unlike:,} of {len(sizes):,} pairs the chosen answer is much {preferred} than the rejected one, "
                 f"over {_TIMES_AS_LONG} times: to write {preferred} answers is then what is learned.",
                 "Add pairs whose two answers are about as long.",
             )
     return None
+
+
+def _texts(row: Conversation | Comparison) -> str:
+    """All that a row says, once."""
+    if isinstance(row, Comparison):
+        better, worse = row.chosen, row.rejected
+        messages = (*better.messages, *worse.messages[worse.context :])
+        return "\n".join([message.content + message.calls for message in messages])
+    return row.text or "\n".join([message.content + message.calls for message in row.messages])
+
+
+def _control(line: int, character: str) -> Problem:
+    return warning(
+        line,
+        "control_character",
+        f"Line {line} holds the control character U+{ord(character):04X}, which is no text.",
+        "Take it out; such characters often come from a file that was copied or converted wrongly.",
+        cure="convert",
+    )
+
+
+def _lost(line: int) -> Problem:
+    return warning(
+        line,
+        "lost_character",
+        f"Line {line} holds the sign \ufffd, which stands where a character was lost.",
+        "Go back to the original and convert it from its own encoding.",
+    )
+
+
+def _special(line: int, name: str) -> Problem:
+    return warning(
+        line,
+        "special_token",
+        f"Line {line} holds {name[:40]!r}, the name of a special token of this model. It is learned as plain text.",
+        "Take it out if it came with the texts from another template.",
+    )
+
+
+def _lines(lines: Sequence[int]) -> str:
+    named = ", ".join(map(str, lines[: min(MAX_LINES_NAMED, len(lines) - 1)]))
+    others = len(lines) - MAX_LINES_NAMED
+    return f"Lines {named} and {f'{others:,} more' if others > 1 else lines[-1]}"
 
 
 def _cut_warnings(example: Example, side: str = "") -> list[Problem]:
@@ -78,6 +178,7 @@ def _cut_warnings(example: Example, side: str = "") -> list[Problem]:
             "cut",
             f"{extent(example.line, side, whole)}: the last {example.cut:,} are cut off.",
             f"Set the longest row (max_length) to {whole:,} to keep all of it.",
+            cure="trim",
         )
     ]
 
@@ -91,4 +192,5 @@ def _identical(pair: Pair) -> Problem:
         "identical_pair",
         f"Line {pair.line}'s chosen and rejected answers are the same{kept}, so there is nothing to prefer.",
         fix,
+        cure="skip",
     )

@@ -7,9 +7,10 @@ template does, and the real text is laid along it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.data.conversation import Conversation, Message
@@ -71,12 +72,17 @@ def render(conversation: Conversation, template: ChatTemplate) -> Rendered | Pro
             text += template.eos_token
         return Rendered(text, ((0, len(text)),), (), with_bos=True)
     try:
-        text, placed = _lay_out(conversation.messages, template)
+        text, placed = _lay_out(conversation.messages, template, tools=conversation.tools)
+        said = [n for n, message in enumerate(conversation.messages) if message.role == "assistant"]
+        trained = tuple(
+            _call_range(text, conversation, n, template)
+            if conversation.messages[n].calls
+            else _answer_range(text, [part for part in placed if part.message == n], template)
+            for n in said
+            if n >= conversation.context
+        )
     except EngineError as cause:
         return error(conversation.line, "template", f"Line {conversation.line}: {cause.message}", cause.hint)
-    said = [n for n, message in enumerate(conversation.messages) if message.role == "assistant"]
-    answers = [n for n in said if n >= conversation.context]
-    trained = tuple(_answer_range(text, [part for part in placed if part.message == n], template) for n in answers)
     return Rendered(text, trained, tuple((part.start, part.end) for part in placed))
 
 
@@ -87,19 +93,21 @@ def render_prompt(messages: Sequence[Message], template: ChatTemplate) -> Render
 
 
 def _lay_out(
-    messages: Sequence[Message], template: ChatTemplate, add_generation_prompt: bool = False
+    messages: Sequence[Message], template: ChatTemplate, add_generation_prompt: bool = False, tools: str = ""
 ) -> tuple[str, list[_Placed]]:
     """The rendered text and where the contents stand in it, in order."""
     masked, parts = _mask(messages)
-    literals, order = _skeleton(template, masked, add_generation_prompt)
+    literals, order = _skeleton(template, masked, add_generation_prompt, tools)
     for number, message in enumerate(messages):
+        if message.calls and not message.content:
+            continue
         # The last part of a content must be there; reasoning before it may be left out.
         last = max((n for n, part in enumerate(parts) if part.message == number), default=-1)
         times = order.count(last)
         if times == 0 or (times > 1 and message.role == "assistant"):
             done = "leaves out" if times == 0 else "repeats"
             raise _misfit(f"The model's chat template {done} the {message.role} message {number + 1}.")
-    text = template.render(messages, add_generation_prompt)
+    text = template.render(messages, add_generation_prompt, tools)
     return text, _align(text, literals, [parts[n] for n in order])
 
 
@@ -113,16 +121,16 @@ def _mask(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[_Part]
             if piece.strip() and not _REASONING.fullmatch(piece):
                 pieces[place] = f"qzContent{len(parts)}zq"
                 parts.append(_Part(number, piece))
-        masked.append(Message(message.role, "".join(pieces)))
+        masked.append(replace(message, content="".join(pieces)))
     return tuple(masked), parts
 
 
 @lru_cache(maxsize=256)
 def _skeleton(
-    template: ChatTemplate, masked: tuple[Message, ...], add_generation_prompt: bool
+    template: ChatTemplate, masked: tuple[Message, ...], add_generation_prompt: bool, tools: str
 ) -> tuple[list[str], list[int]]:
     """The template's own text around the markers, and the markers' numbers in their order in the text."""
-    pieces = _MARKER.split(template.render(masked, add_generation_prompt))
+    pieces = _MARKER.split(template.render(masked, add_generation_prompt, tools))
     return pieces[::2], [int(number) for number in pieces[1::2]]
 
 
@@ -162,6 +170,23 @@ def _answer_range(text: str, parts: list[_Placed], template: ChatTemplate) -> Ra
     ending = after.lstrip()
     closing = max((token for token in template.ends if ending.startswith(token)), key=len, default="")
     return start, end + (len(after) - len(ending) + len(closing) if closing else 0)
+
+
+def _call_range(text: str, row: Conversation, number: int, template: ChatTemplate) -> Range:
+    """An answer that calls tools: all that the template writes from where it asks for it until its end token.
+
+    EngineError where that can't be told, or the calls are not in it.
+    """
+    message, before = row.messages[number], template.render(row.messages[:number], True, row.tools)
+    if any(token in message.content + message.calls for token in template.added_tokens if token):
+        raise _misfit(f"The tool calls of message {number + 1} hold a special token of the model.")
+    start = len(before)
+    ends = [(place, token) for token in template.ends if (place := text.find(token, start)) >= 0]
+    place, token = min(ends, default=(-1, ""))
+    names = [call["function"]["name"] for call in json.loads(message.calls)]
+    if not text.startswith(before) or not all(name in text[start : max(start, place)] for name in names):
+        raise _misfit(f"The model's chat template does not write the tool calls of message {number + 1}.")
+    return start, place + len(token)
 
 
 def _misfit(message: str) -> EngineError:

@@ -2,49 +2,108 @@
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from engine.config import TrainConfig
+from engine.data.dataset import Dataset
 from engine.data.rows import Rows
+from engine.data.store import cache_folder
+from engine.errors import EngineError
 
-MAX_LENGTHS = 20_000  # row lengths in a report
+_LENGTHS_KEPT = 32  # files of row lengths in the cache, the latest
+_WITHOUT_TARGETS = ("nothing_to_train", "no_assistant")
 
 
-def report(rows: Rows, prompts: bool = False) -> dict[str, Any]:
+def report(config: TrainConfig, rows: Rows, prompts: bool = False) -> dict[str, Any]:
     """Counts, problems and token counts of the data; of a validation file only the problems and the rows.
 
     `prompts`: the prompts of chosen rows are trained too, as by ORPO's full scope. `tokens` counts what is kept of the
     usable rows, `longest` and `lengths` whole rows. A pair is as long as its longer side; in the total both sides
-    count, a shared prompt once. `largest` is the most tokens that a usable row
-    brings into a batch, `largest_apart` where prompts are not shared. `lengths` holds at
-    most MAX_LENGTHS rows, taken evenly over the file.
+    count, a shared prompt once. `largest` is the most tokens that a usable row brings into a batch, `largest_apart`
+    where prompts are not shared. `lengths` is the path of a .npy file, int32 [rows, 3]: prompt tokens, response tokens
+    and line of each row that has tokens. EngineError(kind="disk") where it can't be written.
     """
-    dataset = rows.dataset
-    examples, lengths = dataset.examples, dataset.lengths
-    kept = np.array([item.length for item in examples] or [0])
-    if len(lengths) > MAX_LENGTHS:
-        lengths = lengths[np.linspace(0, len(lengths) - 1, MAX_LENGTHS).astype(int)]
-    without_targets = ("nothing_to_train", "no_assistant")
+    dataset, examples = rows.dataset, rows.dataset.examples
+    kept, tokens, sizes = examples.lengths.max(axis=1, initial=0), examples.tokens(), dataset.sizes
+    some = kept if len(kept) else np.zeros(1, int)
     return {
         "rows": dataset.rows,
         "usable": len(examples),
         "format": dataset.format,
+        "files": [str(path) for path in dataset.files],
+        "columns": {"names": list(dataset.column_names), "used": dataset.columns},
         "problems": [asdict(problem) for problem in rows.problems],
+        "cures": list(_cures(config, dataset)),
         "tokens": {
-            "median": round(float(np.median(kept))),
-            "p95": round(float(np.percentile(kept, 95))),
-            "max": int(kept.max()),
-            "total": sum(item.tokens for item in examples),
+            "median": round(float(np.median(some))),
+            "p95": round(float(np.percentile(some, 95))),
+            "max": int(some.max()),
+            "total": int(tokens.sum()),
         },
-        "trained_tokens": sum(item.trained_tokens + (item.prompt_targets if prompts else 0) for item in examples),
-        "truncated_rows": sum(item.cut > 0 for item in examples),
-        "rows_without_targets": sum(problem.code in without_targets for problem in dataset.problems),
+        "trained_tokens": int(examples.trained.sum()) + (_prompt_targets(dataset) if prompts else 0),
+        "truncated_rows": int(examples.is_cut.sum()),
+        "rows_without_targets": sum(found.rows for found in dataset.problems if found.code in _WITHOUT_TARGETS),
         "split": {"train": len(rows.train), "valid": len(rows.valid)},
         "split_text": rows.sentence,
-        "longest": int(dataset.lengths.max(initial=0)),
-        "largest": max((item.tokens for item in examples), default=0),
-        "largest_apart": max((item.tokens_apart for item in examples), default=0),
-        "lengths": lengths.tolist(),
+        "longest": int(sizes[:, :2].sum(axis=1).max(initial=0)),
+        "largest": int(tokens.max(initial=0)),
+        "largest_apart": int(examples.tokens(shared=False).max(initial=0)),
+        "lengths": str(_keep(sizes)),
     }
+
+
+def _prompt_targets(dataset: Dataset) -> int:
+    """Tokens of the chosen rows' prompts that another one predicts: of single rows none."""
+    if dataset.examples.store.sides == 1:
+        return 0
+    return int(np.maximum(dataset.examples.firsts[:, 0] - 1, 0).sum())
+
+
+def _cures(config: TrainConfig, dataset: Dataset) -> Iterator[dict[str, Any]]:
+    """What `fix` can do for the file: a cure, what its button says, and how many rows it is for."""
+    if Path(config.data).expanduser().is_dir():
+        return
+    rendered, contents = dataset.rendered, dataset.contents
+    same = sum(found.rows for found in dataset.problems if found.severity == "warning" and found.cure == "skip")
+    # What stands before the first answer can be shortened; a plain text's first token is all that it has there.
+    long = rendered.is_cut & (rendered.firsts.max(axis=1, initial=0) > 1)
+    for cure, label, count in (
+        ("skip", "Leave out {}", dataset.rows - len(dataset.examples) + same),
+        ("trim", "Shorten up to {}", int(long.sum())),
+        ("convert", "Clean the text of {}", sum(found.rows for found in dataset.problems if found.cure == "convert")),
+        ("dedupe", "Leave out {} that came before", len(contents) - len(np.unique(contents))),
+    ):
+        if count:
+            yield {"cure": cure, "label": label.format("1 row" if count == 1 else f"{count:,} rows"), "rows": count}
+
+
+def _keep(sizes: npt.NDArray[np.int32]) -> Path:
+    """Writes the lengths into the cache, named by what they are, and takes the oldest out."""
+    folder = cache_folder().with_name("lengths")
+    path = folder / f"{hashlib.blake2b(sizes.tobytes(), digest_size=16).hexdigest()}.npy"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as work:
+            np.save(Path(work) / path.name, sizes)
+            (Path(work) / path.name).replace(path)
+        for old in sorted(folder.glob("*.npy"), key=_written)[:-_LENGTHS_KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError as cause:
+        raise EngineError(
+            f"The rows' lengths can't be written to {folder}: {cause.strerror or cause}.",
+            "Make room on the disk, or choose another place with TUNESMITH_HOME.",
+            kind="disk",
+        ) from cause
+    return path
+
+
+def _written(file: Path) -> float:
+    return file.stat().st_mtime

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from engine.config import TrainConfig
+from engine.data.building import Progress, Stop
 from engine.data.dataset import Dataset, load_dataset
+from engine.data.folders import folder_parts
+from engine.data.items import Items
 from engine.data.problems import Problem
+from engine.data.remarks import in_both
 from engine.data.split import own_rows_sentence, split
-from engine.data.tokenize import Item
 from engine.data.tokenizer import TextTokenizer
 from engine.errors import EngineError
 
@@ -21,47 +28,82 @@ class Rows:
     `valid_dataset` is None where the rows set aside are `dataset`'s own.
     """
 
-    train: tuple[Item, ...]
-    valid: tuple[Item, ...]
+    train: Items
+    valid: Items
     sentence: str
     dataset: Dataset
     valid_dataset: Dataset | None = None
 
-    @property
+    @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the data, then with the validation file, whose problems name it."""
         if self.valid_dataset is None:
             return self.dataset.problems
         name = self.valid_dataset.path.name
-        own = (replace(found, message=f"{name}: {found.message}") for found in self.valid_dataset.problems)
-        return (*self.dataset.problems, *own)
+        found = (*self.valid_dataset.problems, *_in_both(self.dataset, self.valid_dataset))
+        return (*self.dataset.problems, *(replace(one, message=f"{name}: {one.message}") for one in found))
 
     def largest(self, config: TrainConfig) -> int:
         """The most tokens that a row brings into a batch: of a pair both sides, its prompt once where it is shared."""
-        items = self.train + self.valid
-        return max((item.tokens if config.prefix_shared else item.tokens_apart for item in items), default=0)
+        return max(int(items.tokens(config.prefix_shared).max(initial=0)) for items in (self.train, self.valid))
 
 
-def load_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:
-    """Reads the config's data and validation data for its objective. EngineError only where a file can't be opened."""
-    dataset = _load(config.data, config, tokenizer)
-    if not config.valid:
-        return Rows(*split(dataset.examples, dataset.prompts, config.seed), dataset)
-    own = _load(config.valid, config, tokenizer)
-    return Rows(dataset.examples, own.examples, own_rows_sentence(len(own.examples), own.path), dataset, own)
+def load_rows(
+    config: TrainConfig, tokenizer: TextTokenizer, progress: Progress | None = None, stop: Stop = lambda: False
+) -> Rows:
+    """Reads the config's data and validation data for its objective. EngineError only where a file can't be opened.
+
+    A folder's own part for validation is used where the config names none. `progress` and `stop` as in `load_dataset`.
+    """
+    path = Path(config.data).expanduser()
+    dataset = _load(path, (), config, tokenizer, progress, stop)
+    own, part = (Path(config.valid).expanduser(), ()) if config.valid else (path, folder_parts(path)[1])
+    if not config.valid and not part:
+        train, valid, sentence = split(dataset.prompts, config.seed)
+        examples = dataset.examples
+        return Rows(examples.at(examples.rows[train]), examples.at(examples.rows[valid]), sentence, dataset)
+    other = _load(own, part, config, tokenizer, progress, stop)
+    sentence = own_rows_sentence(len(other.examples), other.files)
+    return Rows(dataset.examples, other.examples, sentence, dataset, other)
 
 
 def usable_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:
-    """`load_rows` for those who train. EngineError while any row can't be used: none is dropped."""
+    """`load_rows` for those who train. EngineError while any row can't be used and none is to be left out.
+
+    Where flawed rows are left out knowingly, the sentence says how many.
+    """
     rows = load_rows(config, tokenizer)
     errors = [problem for problem in rows.problems if problem.severity == "error"]
-    if errors:
-        first, more = errors[0], len(errors) - 1
-        others = {0: "", 1: " 1 more row has errors; check tells which."}
-        hint = others.get(more, f" {more:,} more rows have errors; check lists them all.")
-        raise EngineError(first.message, first.fix + hint)
-    return rows
+    flawed = sum(problem.rows for problem in errors if problem.line)
+    if not errors:
+        return rows
+    if config.skip_flawed and len(rows.train):
+        left_out = "1 row that can't be used is" if flawed == 1 else f"{flawed:,} rows that can't be used are"
+        return replace(rows, sentence=f"{rows.sentence} {left_out} left out.")
+    first, more = errors[0], flawed - 1
+    others = {1: " 1 more row has errors; check tells which."}
+    hint = others.get(more, f" {more:,} more rows have errors; check lists them all.") if more > 0 else ""
+    raise EngineError(first.message, first.fix + hint)
 
 
-def _load(path: str, config: TrainConfig, tokenizer: TextTokenizer) -> Dataset:
-    return load_dataset(Path(path).expanduser(), tokenizer, config.max_length, config.objective)
+def _load(
+    path: Path,
+    files: tuple[Path, ...],
+    config: TrainConfig,
+    tokenizer: TextTokenizer,
+    progress: Progress | None,
+    stop: Stop,
+) -> Dataset:
+    length, objective = config.max_length, config.objective
+    columns, turns = config.columns, config.trained_turns
+    return load_dataset(path, tokenizer, length, objective, progress, stop, columns, turns, files)
+
+
+def _in_both(data: Dataset, measured: Dataset) -> Iterator[Problem]:
+    """Rows of the validation file that are trained as well."""
+    common, trained, _ = np.intersect1d(data.contents, measured.contents, return_indices=True)
+    trained_lines, measured_lines = data.examples.lines, measured.examples.lines
+    lines = {key: int(trained_lines[place]) for key, place in zip(common.tolist(), trained.tolist(), strict=True)}
+    again = np.flatnonzero(np.isin(measured.contents, common))
+    keys = measured.contents[again].tolist()
+    yield from in_both(lines, list(zip(keys, measured_lines[again].tolist(), strict=True)))

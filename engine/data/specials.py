@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from tokenizers import Encoding, Tokenizer
@@ -14,6 +14,12 @@ from engine.errors import EngineError
 
 # Private-use characters: no text has them, and normalizers leave them alone.
 _FIRST_PRIVATE = 0x100000
+
+
+def names_pattern(names: Iterable[str]) -> re.Pattern[str]:
+    """Finds each of `names` in a text, the longest where several begin."""
+    known = sorted(filter(None, names), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, known)) or r"(?!)")
 
 
 class SpecialsEncoder:
@@ -31,14 +37,19 @@ class SpecialsEncoder:
         self._specials = specials
         names = sorted(specials, key=len, reverse=True)
         self._private = {name: chr(_FIRST_PRIVATE + number) * len(name) for number, name in enumerate(names) if name}
-        self._names = re.compile("|".join(map(re.escape, self._private)) or r"(?!)")
+        self._names = names_pattern(specials)
 
-    def encode(self, text: str, contents: Sequence[Range]) -> Encoding:
-        """The tokens of `text`, none added, with offsets in characters. `contents` are in order, apart."""
-        renamed = self._rename_outside(text, contents)
-        if self._names.search(renamed):
-            return self._twin.encode(renamed, add_special_tokens=False)
-        return self._tokenizer.encode(text, add_special_tokens=False)
+    def encode(self, texts: Sequence[tuple[str, Sequence[Range]]]) -> list[Encoding]:
+        """The tokens of each text, none added, with offsets in characters. Contents are in order, apart."""
+        renamed = {
+            number: name for number, pair in enumerate(texts) if self._names.search(name := self._rename_outside(*pair))
+        }
+        plain = [text for number, (text, _) in enumerate(texts) if number not in renamed]
+        others = iter(self._tokenizer.encode_batch(plain, add_special_tokens=False))
+        return [
+            self._twin.encode(renamed[number], add_special_tokens=False) if number in renamed else next(others)
+            for number in range(len(texts))
+        ]
 
     def _rename_outside(self, text: str, contents: Sequence[Range]) -> str:
         pieces, done = [], 0

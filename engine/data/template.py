@@ -54,11 +54,12 @@ class ChatTemplate:
         self.source = source
         self.bos_token = bos_token
         self.eos_token = eos_token
+        self.added_tokens = tuple(added_tokens)
         self.is_default = is_default
         # One clock for all renderings: a row rendered twice over midnight must come out the same.
-        self._environment = _Environment(datetime.now())
+        self.environment = TemplateEnvironment(datetime.now())
         try:
-            self._template = self._environment.from_string(source)
+            self._template = self.environment.from_string(source)
         except (jinja2.TemplateError, RecursionError, ValueError, MemoryError, SyntaxError) as cause:
             raise EngineError(
                 f"The model's chat template can't be read: {cause}.",
@@ -66,17 +67,20 @@ class ChatTemplate:
             ) from cause
         self.ends = frozenset({eos_token, *ends, self._closing_token(added_tokens)} - {""})
 
-    def render(self, messages: Sequence[Message], add_generation_prompt: bool = False) -> str:
-        """The text of `messages`, and the start of an answer if asked; EngineError where it refuses."""
-        values = {
-            "messages": [{"role": message.role, "content": message.content} for message in messages],
+    def values(self, tools: str = "", add_generation_prompt: bool = False) -> dict[str, Any]:
+        """What the template is told beside the messages. `tools` is JSON text, "" for none."""
+        return {
             "add_generation_prompt": add_generation_prompt,
             "bos_token": self.bos_token,
             "eos_token": self.eos_token,
-            "tools": None,
+            "tools": json.loads(tools) if tools else None,
             "documents": None,
         }
-        self._environment.turns = 0
+
+    def render(self, messages: Sequence[Message], add_generation_prompt: bool = False, tools: str = "") -> str:
+        """The text of `messages`, and the start of an answer if asked; EngineError where it refuses."""
+        values = {**self.values(tools, add_generation_prompt), "messages": [_as_dict(message) for message in messages]}
+        self.environment.turns = 0
         pieces, size = [], 0
         try:
             for piece in self._template.generate(values):
@@ -106,10 +110,19 @@ class ChatTemplate:
         return "" if closing == opening and closing in header else closing
 
 
-class _Environment(ImmutableSandboxedEnvironment):
+def _as_dict(message: Message) -> dict[str, Any]:
+    """The message as templates know it."""
+    value: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        value["tool_calls"] = json.loads(message.calls)
+    return value | (json.loads(message.call) if message.call else {})
+
+
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
     """Jinja as Hugging Face sets it up, and with a count of the turns that loops and macros take."""
 
     def __init__(self, now: datetime) -> None:
+        self.now = now
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, LoopControlExtension])
         self.turns = 0
         self.filters["tojson"] = _to_json

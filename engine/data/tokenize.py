@@ -127,20 +127,27 @@ def _tokenize_conversation(conversation: Conversation, tokenizer: TextTokenizer)
 
 
 def tokenize_rendered(rendered: Rendered, line: int, tokenizer: TextTokenizer) -> Example:
-    """The row at its full length, from its text.
+    """The row at its full length, from its text."""
+    ids, offsets = tokenizer.encode_rendered(rendered)
+    return Example(line, ids, trained_tokens(rendered, ids, offsets, tokenizer), cut=0)
+
+
+def trained_tokens(
+    rendered: Rendered, ids: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], tokenizer: TextTokenizer
+) -> npt.NDArray[np.bool_]:
+    """Which of a text's tokens are trained, bool [tokens].
 
     A token is trained when it stands for any character of a trained range: one that also holds the end of
     the prompt is what the model has to write to begin the answer. Not so a special token of the template
     that swallows the spaces after it. The first token is no target, nothing predicts it.
     """
-    ids, offsets = tokenizer.encode_rendered(rendered)
     starts, ends = offsets.T
     special = np.isin(ids, list(tokenizer.special_ids))
     trained = np.zeros(len(ids), bool)
     for start, end in rendered.trained:
         trained |= (starts < end) & (ends > start) & ~(special & (starts < start))
     trained[:1] = False
-    return Example(line, ids, trained, cut=0)
+    return trained
 
 
 def cut_to(item: Item, max_length: int) -> Item | Problem:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from engine.data.conversation import Message
+from engine.data.forms import FormEncoder
+from engine.data.pieces import piece_encoder
 from engine.data.render import Rendered, render_prompt
-from engine.data.specials import SpecialsEncoder
+from engine.data.specials import SpecialsEncoder, names_pattern
 from engine.data.stream import StreamDecoder
 from engine.data.template import DEFAULT_TEMPLATE, ChatTemplate
 from engine.errors import EngineError
@@ -21,18 +26,35 @@ from engine.errors import EngineError
 MAX_TOKENIZER_BYTES = 256 * 1024**2
 MAX_CONFIG_BYTES = 16 * 1024**2
 
+_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "generation_config.json",
+    "chat_template.jinja",
+)
+
+Encoded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
+
 
 class TextTokenizer:
     """What `load_tokenizer` makes of a model's folder.
 
     `bos_ids` are put before a plain text (none for many models). `eos_ids` end an answer: those that the
-    model's files name and the one its chat template writes after an answer.
+    model's files name and the one its chat template writes after an answer. `fingerprint` is another wherever a row
+    could get other tokens. `special_names` finds the names of special tokens in a text.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, template: ChatTemplate, bos_ids: Iterable[int], eos_ids: Iterable[int]
+        self,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        bos_ids: Iterable[int],
+        eos_ids: Iterable[int],
+        fingerprint: str = "",
     ) -> None:
         self.template = template
+        self.fingerprint = fingerprint
         self.bos_ids = tuple(bos_ids)
         ends = (tokenizer.token_to_id(token) for token in template.ends)
         self.eos_ids = frozenset(eos_ids) | {number for number in ends if number is not None}
@@ -44,25 +66,40 @@ class TextTokenizer:
             if token.special or number in self.eos_ids
         }
         self.special_ids = frozenset(specials.values())
+        self.special_names = names_pattern(specials)
         self._encoder = SpecialsEncoder(tokenizer, specials)
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a plain text, behind `bos_ids` unless it starts so. Special tokens in it count."""
         return list(self.encode_rendered(Rendered(text, (), (), with_bos=True))[0].tolist())
 
-    def encode_rendered(self, rendered: Rendered) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    def encode_rendered(self, rendered: Rendered) -> Encoded:
         """Token ids [tokens] and the characters each stands for, as starts and ends [tokens, 2].
 
         Special tokens count outside of `rendered.contents` only. A character of several tokens is in the
         range of each.
         """
-        encoding = self._encoder.encode(rendered.text, rendered.contents)
+        return self.encode_all([rendered])[0]
+
+    def encode_all(self, rendered: Sequence[Rendered]) -> list[Encoded]:
+        """`encode_rendered` of each; many at a time use all cores."""
+        encodings = self._encoder.encode([(one.text, one.contents) for one in rendered])
+        return [self._with_bos(*pair) for pair in zip(rendered, encodings, strict=True)]
+
+    def _with_bos(self, rendered: Rendered, encoding: Encoding) -> Encoded:
         ids, offsets = encoding.ids, encoding.offsets
         bos = self.bos_ids if rendered.with_bos and tuple(ids[: len(self.bos_ids)]) != self.bos_ids else ()
         return (
             np.array([*bos, *ids], np.int32),
             np.array([(0, 0)] * len(bos) + offsets, np.int64).reshape(-1, 2),
         )
+
+    @cached_property
+    def forms(self) -> FormEncoder | None:
+        """The short way to the tokens of rows that are plain; None where this tokenizer allows none."""
+        pieces = piece_encoder(self._tokenizer, self.special_names)
+        added = {token.content: number for number, token in self._tokenizer.get_added_tokens_decoder().items()}
+        return FormEncoder(self.template, pieces, added, self.bos_ids) if pieces else None
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, special tokens by their names."""
@@ -125,7 +162,17 @@ def load_tokenizer(folder: Path) -> TextTokenizer:
         added_tokens=[token.content for token in tokenizer.get_added_tokens_decoder().values()],
         is_default=source is None,
     )
-    return TextTokenizer(tokenizer, template, bos_ids, eos_ids)
+    return TextTokenizer(tokenizer, template, bos_ids, eos_ids, _fingerprint(folder, template))
+
+
+def _fingerprint(folder: Path, template: ChatTemplate) -> str:
+    digest = hashlib.blake2b(version("tokenizers").encode(), digest_size=16)
+    for name in _FILES:
+        data = _read_file(folder / name, MAX_TOKENIZER_BYTES)
+        digest.update(f"{name} {None if data is None else len(data)}".encode() + (data or b""))
+    if "strftime_now" in template.source:  # a row then has other tokens every day
+        digest.update(template.environment.now.date().isoformat().encode())
+    return digest.hexdigest()
 
 
 def _read_tokenizer(path: Path) -> tuple[Tokenizer, list[int]]:

@@ -3,13 +3,16 @@
 The name of the data file says how it behaves: "killed" dies while training, "errors" has bad lines, "slow"
 trains until it is told to stop, "long" has long prompts, "own" repeats a pair's prompt before each answer,
 "broken" prints a traceback instead of an answer, "warned" warns of memory twice. A probe of "slow" data goes on until
-it is stopped, of "greedy" data it runs out of memory, of "unfit" data it is refused. Whether the rows are answers or
-pairs it sees for itself.
+it is stopped, of "greedy" data it runs out of memory, of "unfit" data it is refused. "opening" is read until it is
+stopped, "columns" has names of its own, "short" has rows that would train nothing when cut, and "flawed" has many
+kinds of problems; a fix of "stuck" data goes on until it is stopped. Whether the rows are answers or pairs it sees for
+itself.
 """
 
 import json
 import os
 import signal
+import struct
 import sys
 import threading
 import time
@@ -39,6 +42,28 @@ def rows_of(path):
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
+def read(arguments):
+    """The rows, of a file with names of its own by the columns that were given."""
+    given = dict(pair.split("=") for pair in option(arguments, "--columns").split(",") if pair)
+    return [row | {field: row[name] for field, name in given.items()} for row in rows_of(arguments[0])], given
+
+
+def write_lengths(path, lengths):
+    """An array of int32 as NumPy writes it, without the time that NumPy takes to load."""
+    header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': ({len(lengths)}, 3), }}"
+    header += " " * (117 - len(header)) + "\n"  # 128 bytes with what stands before it
+    numbers = [number for row in lengths for number in row]
+    data = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    path.write_bytes(data + struct.pack(f"<{len(numbers)}i", *numbers))
+    return str(path)
+
+
+def row_lengths(arguments, rows):
+    """Prompt and response of each row, and its line; the response of every tenth row begins late."""
+    late = 300 if "short" in Path(arguments[0]).name else 0
+    return [(30 + number % 30 + late * (number % 10 == 0), 20 + number % 40, number + 1) for number in range(rows)]
+
+
 def home():
     return Path(os.environ["TUNESMITH_HOME"])
 
@@ -65,33 +90,81 @@ def check(arguments):
         return fail(f"There is no file {data}.", "Choose another one.")
     if "broken" in data.name:
         raise RuntimeError("a mistake of the engine's")
-    found = rows_of(data)
+    if "opening" in data.name:
+        for done in range(1, 1_000_000):
+            say(event="stage", name="data", message="Reading the data", done=min(done, 900) * 1_000_000, total=10**9)
+            time.sleep(0.02)
+    found, given = read(arguments)
     rows, pairs = len(found), sum("chosen" in row for row in found)
     wants_pairs = option(arguments, "--objective", "sft") != "sft"
+    named = "columns" not in data.name or given
     problems = [
-        {
-            "line": line, "severity": "error", "code": "not_a_pair" if wants_pairs else "pair_row",
-            "message": f"Line {line} is of the wrong kind.", "fix": "Choose another objective.",
-        }
+        problem(line, "not_a_pair" if wants_pairs else "pair_row", f"Line {line} is of the wrong kind.")
         for line, row in enumerate(found, start=1)
         if ("chosen" in row) != wants_pairs
-    ]  # fmt: skip
+    ]
+    if not named:
+        problems = [problem(line, "unknown_shape", f"Line {line} has no shape.") for line in range(1, rows + 1)]
     if "errors" in data.name:
-        problems.append({
-            "line": 2, "severity": "error", "code": "missing_completion",
-            "message": "Line 2 has no 'completion'.",
-            "fix": "Each line needs a prompt and a completion.",
-        })  # fmt: skip
+        problems.append(problem(2, "missing_completion", "Line 2 has no 'completion'.", cure="skip"))
+    if "flawed" in data.name:
+        problems += flaws()
+    lengths, limit = row_lengths(arguments, rows), int(option(arguments, "--max-length"))
+    untrained = [line for prompt, _, line in lengths if prompt >= limit]
+    problems += [problem(line, "nothing_to_train", f"Line {line} would train nothing.") for line in untrained]
+    flawed = {one["line"] for one in problems if one["severity"] == "error"}
+    cures = {one["cure"] for one in problems} - {""}
     valid = max(1, rows // 10)
     say(
-        rows=rows, usable=rows - len(problems), problems=problems,
-        format="preference" if pairs == rows else "mixed" if pairs else "prompt/completion",
+        rows=rows, usable=rows - len(flawed), problems=problems,
+        format="preference" if pairs == rows else "mixed" if pairs else "prompt/completion" if named else "unknown",
         tokens={"median": 60, "p95": 70, "max": 90, "total": 60 * rows}, trained_tokens=25 * rows,
-        truncated_rows=0, rows_without_targets=0, split={"train": rows - valid, "valid": valid},
+        truncated_rows=0, rows_without_targets=len(untrained), split={"train": rows - valid, "valid": valid},
         split_text=f"{valid} rows are set aside to measure with and never trained.",
-        longest=90, largest=90, largest_apart=120, lengths=[60] * rows,
+        longest=90, largest=90, largest_apart=120,
+        columns={"names": list(found[0]), "used": given or {name: name for name in found[0] if named}},
+        cures=[{"cure": cure, "label": LABELS[cure], "rows": 1} for cure in LABELS if cure in cures],
+        lengths=write_lengths(home() / f"lengths-{os.getpid()}.npy", lengths),
     )  # fmt: skip
-    return 2 if problems else 0
+    return 2 if flawed else 0
+
+
+LABELS = {"skip": "Leave out 1 row", "trim": "Trim 12 rows", "dedupe": "Remove 2 duplicates"}
+
+
+def problem(line, code, message, severity="error", cure="", column=0, fix="Mend it.", lines=()):
+    return {
+        "line": line, "severity": severity, "code": code, "message": message, "fix": fix, "cure": cure,
+        "column": column, "lines": lines,
+    }  # fmt: skip
+
+
+def flaws():
+    """Problems of six kinds: two errors, three warnings of which one tells of many rows, and a note."""
+    many = [problem(line, "cut", f"Line {line} is cut by {line} tokens.", "warning", "trim") for line in range(4, 8)]
+    return [
+        problem(9, "personal_email", "Line 9 holds what looks like an e-mail address.", "note"),
+        *many,
+        problem(8, "cut", "408 more rows of the same kind.", "warning", "trim", lines=[[8, 415]]),
+        problem(5, "duplicates", "Lines 5 and 6 hold the same row.", "warning", "dedupe", lines=[[5, 6]]),
+        problem(3, "broken_json", "A comma is missing.", cure="skip", column=17),
+        problem(2, "unknown_role", "Line 2 has the role 'bot'.", cure="skip"),
+        problem(7, "special_token", "Line 7 holds a mark of the model's.", "warning"),
+    ]
+
+
+def fix(arguments):
+    data = Path(arguments[0])
+    say(event="stage", name="fix", message="Writing a new file", done=1, total=2)
+    if "stuck" in data.name:
+        threading.Event().wait()
+    lines = data.read_text(encoding="utf-8").splitlines()
+    new = data.with_name(f"{data.stem.replace('errors', 'mended')} (fixed).jsonl")
+    if "unfit" in data.name:
+        return fail("The disk is full.", "Make room and try again.")
+    new.write_text("".join(line + "\n" for line in lines[:1] + lines[2:]), encoding="utf-8")
+    say(path=str(new), rows=len(lines) - 1, changed=0, left_out=1)
+    return 0
 
 
 def token(text, part="prompt", trained=None, cut=False):
@@ -107,10 +180,18 @@ def turn(text, part):
 
 
 def preview(arguments):
-    rows, first = rows_of(arguments[0]), int(option(arguments, "--row", "1"))
+    (rows, _), first = read(arguments), int(option(arguments, "--row", "1"))
     repeat = 1000 if "long" in Path(arguments[0]).name else 1
     found = []
-    for number, row in list(enumerate(rows, start=1))[first - 1 : first - 1 + int(option(arguments, "--count", "1"))]:
+    order, count = list(enumerate(rows, start=1)), int(option(arguments, "--count", "1"))
+    if jump := option(arguments, "--jump"):
+        order = order[::-1] if jump == "longest" else order[1:2] if jump == "cut" else []
+    if sought := option(arguments, "--find"):
+        first = next((number for number, row in order[first - 1 :] if sought in json.dumps(row)), len(rows) + 1)
+    for number, row in order[first - 1 : first - 1 + count]:
+        if "prompt" not in row:
+            found.append({"text": json.dumps(row), "tokens": [], "line": number, "row": number, "problem": "No shape."})
+            continue
         tokens = [token("<|im_start|>"), token("user\n"), *turn(row["prompt"], "prompt")[:-1] * repeat]
         tokens += [token("<|im_end|>"), token("\n"), token("<|im_start|>"), token("assistant\n")]
         if "chosen" in row:
@@ -120,7 +201,7 @@ def preview(arguments):
             tokens += turn(row["completion"], "response")
         tokens += [token("cut off", trained=False, cut=True)] * (number == 2 and "chosen" not in row)
         found.append({"text": "", "tokens": tokens, "line": number, "row": number, "rows": len(rows), "problem": None})
-    say(rows_total=len(rows), rows=found)
+    say(rows_total=len(order), rows=found)
     return 0
 
 
@@ -223,5 +304,13 @@ def talk(arguments):
 
 if __name__ == "__main__":
     command, *rest = sys.argv[1:]
-    answers = {"models": models, "check": check, "preview": preview, "probe": probe, "train": train, "talk": talk}
+    answers = {
+        "models": models,
+        "check": check,
+        "preview": preview,
+        "fix": fix,
+        "probe": probe,
+        "train": train,
+        "talk": talk,
+    }
     sys.exit(answers[command](rest))

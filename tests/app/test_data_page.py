@@ -23,9 +23,9 @@ def formats(text):
 
 
 def test_rows_show_what_is_learned_and_what_is_cut(window, data, qtbot):
-    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
         window.open_data(data("letters.jsonl"))
-    second = formats(window.data_page.views[1].texts[0])
+    second = formats(window.data_page.rows.views[1].texts[0])
     plain = next(form for text, form in second if text.startswith("For Friday"))
     learned = next(form for text, form in second if text.startswith('{"name"'))
     cut = next(form for text, form in second if text == "cut off")
@@ -36,37 +36,108 @@ def test_rows_show_what_is_learned_and_what_is_cut(window, data, qtbot):
 
 def test_pages_turn(window, data, qtbot):
     page = window.data_page
-    with qtbot.waitSignal(page.shown, timeout=10_000):
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
         window.open_data(data("letters.jsonl"))
     assert page.side.text() == "1 to 8 of 20 rows"
-    assert not page.previous.isEnabled()
+    assert not page.rows.previous.isEnabled()
     for _ in range(2):
-        with qtbot.waitSignal(page.shown, timeout=10_000):
-            page.next.click()
+        with qtbot.waitSignal(page.rows.shown, timeout=10_000):
+            page.rows.next.click()
     assert page.side.text() == "17 to 20 of 20 rows"
-    assert not page.next.isEnabled()
-    with qtbot.waitSignal(page.shown, timeout=10_000):
-        page.previous.click()
+    assert not page.rows.next.isEnabled()
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
+        page.rows.previous.click()
     assert page.side.text() == "9 to 16 of 20 rows"
+
+
+def numbers(rows):
+    return [view.number for view in rows.views]
+
+
+@pytest.fixture
+def rows(window, data, qtbot):
+    """The rows of a file of twenty."""
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
+        window.open_data(data("letters.jsonl"))
+    return window.data_page.rows
+
+
+def test_orders_show_their_own_rows(window, rows, qtbot):
+    order = rows.finding.order
+    for key, first, side in (("longest", 20, "1 to 8 of 20 rows"), ("cut", 2, "1 to 1 of 1 row"), ("", 1, "1 to 8 of")):
+        with qtbot.waitSignal(rows.shown, timeout=10_000):
+            order.setCurrentIndex(order.findData(key))
+            order.activated.emit(order.currentIndex())
+        assert numbers(rows)[0] == first
+        assert window.data_page.side.text().startswith(side)
+
+
+def test_an_order_without_rows_says_so_and_can_be_left(rows, qtbot):
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.show_order("problem")
+    assert rows.views == []
+    assert rows.none.isVisible()
+    assert rows.finding.isVisible()
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.show_order("")
+    assert rows.none.isHidden()
+
+
+def test_search_goes_from_one_row_to_the_next(rows, qtbot):
+    rows.finding.text.setText("Friday")
+    found = []
+    for _ in range(2):
+        with qtbot.waitSignal(rows.shown, timeout=10_000):
+            rows.finding.find_next.click()
+        found.append(numbers(rows)[0])
+        assert "Friday" in rows.views[0].texts[0].toPlainText()
+    assert found[0] < found[1]
+
+
+def test_a_search_that_finds_nothing_says_so_and_leaves_the_rows(rows, qtbot):
+    rows.finding.text.setText("a word that is not there")
+    rows.finding.text.returnPressed.emit()
+    qtbot.waitUntil(rows.none.isVisible, timeout=10_000)
+    assert "a word that is not there" in rows.none.text()
+    assert numbers(rows) == list(range(1, 9))
+
+
+def test_a_search_in_vain_leaves_the_order_as_it_was(rows, qtbot):
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.show_order("longest")
+    rows.seek("a word that is not there")
+    qtbot.waitUntil(rows.none.isVisible, timeout=10_000)
+    assert rows.finding.order.currentData() == "longest"
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.next.click()
+    assert numbers(rows)[0] == 12
+
+
+@pytest.mark.parametrize(("typed", "first"), [("12", 12), ("500", 20)])
+def test_a_number_leads_to_its_row(rows, qtbot, typed, first):
+    rows.finding.number.setText(typed)
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.finding.number.returnPressed.emit()
+    assert numbers(rows)[0] == first
 
 
 def test_rows_of_one_file_never_stand_under_another(window, data, qtbot):
     page = window.data_page
-    with qtbot.waitSignal(page.shown, timeout=10_000):
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
         window.open_data(data("letters.jsonl"))
-    with qtbot.waitSignal(page.shown, timeout=10_000):
-        page.next.click()
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
+        page.rows.next.click()
     window.open_data(data("others.jsonl"))
-    assert page.views == []
-    with qtbot.waitSignal(page.shown, timeout=10_000):
+    assert page.rows.views == []
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
         pass
     assert page.side.text() == "1 to 8 of 20 rows"
 
 
 def test_a_long_row_opens_in_slices(window, data, qtbot):
-    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
         window.open_data(data("long.jsonl", rows=1))
-    (view,) = window.data_page.views
+    (view,) = window.data_page.rows.views
     (text,) = view.texts
     folded = text.height()
     assert not view.more.isHidden()
@@ -79,14 +150,14 @@ def test_a_long_row_opens_in_slices(window, data, qtbot):
 def test_a_pairs_long_prompt_leaves_its_answers_in_sight(window, pairs, qtbot):
     page = window.data_page
     window.resize(1280, 800)
-    with qtbot.waitSignal(page.shown, timeout=10_000):
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
         window.open_data(pairs("long.jsonl", rows=1))
-    (view,) = page.views
+    (view,) = page.rows.views
     qtbot.waitUntil(lambda: view.complete)
     QApplication.processEvents()
     assert view.pair.prompt.folded
-    bottom = view.pair.better.mapTo(page.scroll_area.viewport(), view.pair.better.rect().bottomLeft())
-    assert bottom.y() <= page.scroll_area.viewport().height()
+    bottom = view.pair.better.mapTo(page.rows.scroll_area.viewport(), view.pair.better.rect().bottomLeft())
+    assert bottom.y() <= page.rows.scroll_area.viewport().height()
     view.more.click()
     qtbot.waitUntil(lambda: view.complete)
     assert not view.pair.prompt.folded
@@ -95,10 +166,10 @@ def test_a_pairs_long_prompt_leaves_its_answers_in_sight(window, pairs, qtbot):
 def test_before_there_are_rows_nothing_explains_or_turns_them(window, data, qtbot):
     page = window.data_page
     window.open_data(data("letters.jsonl"))
-    assert page.next.isHidden()
-    with qtbot.waitSignal(page.shown, timeout=10_000):
+    assert page.rows.next.isHidden()
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
         pass
-    assert not page.next.isHidden()
+    assert not page.rows.next.isHidden()
 
 
 def test_problems_come_with_line_and_cure_and_keep_start_off(window, data, qtbot):
@@ -115,7 +186,7 @@ def test_a_check_that_dies_is_a_card_with_details(window, data, qtbot):
     (notice,) = window.data_page.notices.shown
     assert "Traceback" not in notice.message + notice.hint
     assert "a mistake of the engine's" in notice.details.content.toPlainText()
-    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
         window.open_data(data("letters.jsonl"))
     assert window.data_page.notices.shown == []
 
@@ -132,9 +203,9 @@ def test_another_length_checks_again(window, data, ready, qtbot):
 
 
 def test_a_pair_shows_its_prompt_once_and_marks_where_the_answers_differ(window, pairs, qtbot):
-    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
         window.open_data(pairs())
-    pair = window.data_page.views[2].pair
+    pair = window.data_page.rows.views[2].pair
     prompt, better, worse = (text.toPlainText() for text in pair.texts)
     assert "Which number follows 2?" in prompt
     assert "Which" not in better + worse
@@ -158,9 +229,9 @@ def test_answers_stand_side_by_side_or_one_above_the_other(qtbot):
 
 
 def test_prompts_that_are_not_the_same_tokens_stand_before_their_own_answers(window, pairs, qtbot):
-    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
         window.open_data(pairs("own.jsonl"))
-    pair = window.data_page.views[0].pair
+    pair = window.data_page.rows.views[0].pair
     assert pair.prompt.isHidden()
     assert all("Which number" in side.toPlainText() for side in (pair.better, pair.worse))
 

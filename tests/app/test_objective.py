@@ -81,7 +81,7 @@ def test_a_persons_choice_stays_and_the_panels_say_what_is_wrong(window, pairs, 
     assert window.sidebar.dataset.state.state is State.WRONG
     assert window.bar.text.text() == panel.misfit.text()
     assert not window.bar.start.isEnabled()
-    assert len(window.session.check.result.errors) == 12
+    assert len(window.session.check.result.problems) == 12
     assert window.data_page.problems.isHidden()  # one notice says it for all of them
     assert len(window.data_page.notices.shown) == 1
     choose(window, "dpo")
@@ -136,7 +136,7 @@ def test_mixed_data_chooses_nothing(window, pairs, data, opened):
     opened(path)
     assert window.session.config.objective == "sft"
     assert window.sidebar.objective.misfit.isHidden()
-    assert len(window.session.check.result.errors) == 3
+    assert window.session.check.result.rows_with("error") == 3
 
 
 def test_data_of_the_last_time_does_not_choose(make_window, pairs, qtbot):
@@ -153,5 +153,5 @@ def test_data_of_the_last_time_does_not_choose(make_window, pairs, qtbot):
 def test_the_learned_text_is_previewed_anew(window, pairs, ready, opened, qtbot):
     opened(pairs())
     ready(window)
-    with qtbot.waitSignal(window.data_page.shown, timeout=10_000):
+    with qtbot.waitSignal(window.data_page.rows.shown, timeout=10_000):
         window.session.change(sft_scope="response")

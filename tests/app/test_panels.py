@@ -29,10 +29,10 @@ def sidebar(window, ready):
     return window.sidebar
 
 
-def test_every_setting_has_a_field_but_the_three_with_their_own_widget(sidebar):
+def test_every_setting_has_a_field_but_the_four_with_their_own_widget(sidebar):
     shown = {name for panel in sidebar.panels for name in panel.form.fields}
     expected = {name for name, item in SETTINGS.items() if item.group != "run"}
-    assert shown == expected - {"data", "model", "memory_budget_gb"}
+    assert shown == expected - {"data", "skip_flawed", "model", "memory_budget_gb"}
 
 
 def test_every_field_has_its_help(sidebar):

@@ -30,8 +30,8 @@ def window(qtbot, tiny, data, ready):
 
 
 def test_check_preview_train_and_talk(window, qtbot):
-    qtbot.waitUntil(lambda: bool(window.data_page.views), timeout=60_000)
-    assert any(token.trained for token in window.data_page.views[0].tokens)
+    qtbot.waitUntil(lambda: bool(window.data_page.rows.views), timeout=60_000)
+    assert any(token.trained for token in window.data_page.rows.views[0].tokens)
     training = window.session.training
     with qtbot.waitSignal(training.ended, timeout=120_000):
         window.bar.start.click()
@@ -48,8 +48,8 @@ def test_pairs_choose_their_objective_and_train(window, pairs, qtbot):
     window.open_data(pairs(rows=60))
     qtbot.waitUntil(lambda: window.session.blocker() is None, timeout=60_000)
     assert window.session.config.objective == "orpo"
-    qtbot.waitUntil(lambda: bool(window.data_page.views), timeout=60_000)
-    pair = window.data_page.views[1].pair
+    qtbot.waitUntil(lambda: len(window.data_page.rows.views) > 1, timeout=60_000)
+    pair = window.data_page.rows.views[1].pair
     assert "Which number follows 1?" in pair.prompt.toPlainText()
     assert pair.better.toPlainText().startswith("The number 2 follows 1.")
     assert pair.worse.toPlainText().startswith("The number 0 follows 1, as everybody knows.")

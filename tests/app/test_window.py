@@ -54,7 +54,7 @@ def test_the_sample_is_one_button_away(window, qtbot, ready):
     assert [panel.state.state for panel in window.sidebar.panels] == [
         State.READY, State.READY, State.READY, State.FITS,
     ]  # fmt: skip
-    qtbot.waitUntil(lambda: len(window.data_page.views) > 0)
+    qtbot.waitUntil(lambda: len(window.data_page.rows.views) > 0)
     assert "bookings" in window.windowTitle()
 
 

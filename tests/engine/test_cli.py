@@ -71,8 +71,9 @@ def test_check_takes_pairs_for_the_objectives_that_need_them(run, model, case):
 def test_check_reads_the_validation_file_too(run, model, tmp_path):
     data, own = write_rows(tmp_path / "a.jsonl", 6), write_rows(tmp_path / "own.jsonl", 3)
     report = json.loads(run("check", data, "--model", model, "--valid", own, "--json"))
-    assert (report["problems"], report["split"]) == ([], {"train": 6, "valid": 3})
-    own.write_text(own.read_text() + '{"prompt": "a"}\n')
+    assert [problem["code"] for problem in report["problems"]] == ["in_both"] * 3
+    assert report["split"] == {"train": 6, "valid": 3}
+    own.write_text(own.read_text().replace("plus", "and") + '{"prompt": "a"}\n')
     report = json.loads(run("check", data, "--model", model, "--valid", own, "--json", status=2))
     assert (report["rows"], report["usable"]) == (6, 6)
     (problem,) = report["problems"]

@@ -1,6 +1,7 @@
 import json
 import random
 import statistics
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from tokenizer_folders import CASES, chatml, llama2, llama3
 
 from engine.config import TrainConfig
 from engine.data import (
-    Example,
+    Problem,
     Rows,
     load_dataset,
     load_rows,
@@ -19,7 +20,6 @@ from engine.data import (
     split,
     usable_rows,
 )
-from engine.data.report import MAX_LENGTHS
 from engine.errors import EngineError
 
 
@@ -46,7 +46,8 @@ def adds_up(dataset):
 
 
 def report_of(dataset):
-    return report(Rows(*split(dataset.examples, dataset.prompts, 0), dataset))
+    train, valid, sentence = split(dataset.prompts, 0)
+    return report(TrainConfig(), Rows(dataset.examples.at(train), dataset.examples.at(valid), sentence, dataset))
 
 
 def codes(dataset):
@@ -154,8 +155,8 @@ def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path):
     told = []
     load_dataset(path, tokenizer, 99, progress=lambda done, total: told.append((done, total)))
     assert told == sorted(told)
-    assert len(told) == 20
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
+    path = write(tmp_path / "b.jsonl", [{"text": f"other {n}"} for n in range(20)])  # not one that is known already
     answers = iter([False] * 5 + [True])
     assert load_dataset(path, tokenizer, 99, stop=lambda: next(answers)).rows == 5
 
@@ -213,7 +214,7 @@ def test_any_corruption_is_a_problem_of_its_line(tmp_path):
             assert not example.trained[0]
             assert len(example.ids) == len(example.trained) <= 64
         json.dumps(report_of(dataset)).encode()
-        for shown in preview_rows(path, tokenizer, 64, 1, dataset.rows):
+        for shown in preview_rows(path, tokenizer, 64, 1, dataset.rows)["rows"]:
             json.dumps(shown, ensure_ascii=False).encode()
 
 
@@ -222,8 +223,8 @@ def test_report(tokenizer, tmp_path):
     found = report_of(dataset)
     (example,) = dataset.examples
     assert found["problems"][0]["code"] == "nothing_to_train"
-    assert set(found["problems"][0]) == {"line", "severity", "code", "message", "fix"}
-    del found["problems"]
+    assert set(found["problems"][0]) == {f.name for f in fields(Problem)}
+    del found["problems"], found["cures"]
     length = len(example.ids)
     assert found == {
         "rows": 2,
@@ -238,8 +239,13 @@ def test_report(tokenizer, tmp_path):
         "longest": int(dataset.lengths[0]),
         "largest": length,
         "largest_apart": length,
-        "lengths": dataset.lengths.tolist(),
+        "lengths": found["lengths"],
+        "files": [str(dataset.path)],
+        "columns": {"names": ["prompt", "completion"], "used": {"prompt": "prompt", "completion": "completion"}},
     }
+    sizes = np.load(found["lengths"])
+    assert sizes[:, :2].sum(axis=1).tolist() == dataset.lengths.tolist()
+    assert sizes[:, 2].tolist() == [1, 2]
     path = write(tmp_path / "a.jsonl", [{"text": "the mill " * (1 + n % 50)} for n in range(250)])
     dataset = load_dataset(path, tokenizer, 40)
     found = report_of(dataset)
@@ -252,29 +258,13 @@ def test_report(tokenizer, tmp_path):
     assert report_of(case("empty", tokenizer))["longest"] == 0
 
 
-def test_a_report_holds_a_bounded_number_of_lengths(tokenizer):
-    dataset = case("one_row", tokenizer)
-    many = type(dataset)(**{**vars(dataset), "lengths": np.arange(MAX_LENGTHS * 5, dtype=np.int32)})
-    lengths = report_of(many)["lengths"]
-    assert len(lengths) == MAX_LENGTHS
-    assert (lengths[0], lengths[-1]) == (0, MAX_LENGTHS * 5 - 1)
-    assert set(np.diff(lengths).tolist()) <= {4, 5, 6}
-
-
-def examples(count):
-    return [Example(n + 1, np.zeros(2, np.int32), np.array([False, True]), 0) for n in range(count)]
-
-
-def lines(part):
-    return [example.line for example in part]
-
-
 @pytest.mark.parametrize(("rows", "aside"), [(0, 0), (1, 0), (49, 0), (50, 5), (199, 19), (200, 10), (2000, 100)])
 def test_split_sizes_and_sentence(rows, aside):
-    train, valid, sentence = split(examples(rows), [str(n) for n in range(rows)], seed=0)
+    train, valid, sentence = split([str(n) for n in range(rows)], seed=0)
     assert (len(train), len(valid)) == (rows - aside, aside)
-    assert sorted(lines(train) + lines(valid)) == list(range(1, rows + 1))
-    assert lines(train) == sorted(lines(train))
+    assert sorted([*train, *valid]) == list(range(rows))
+    assert list(train) == sorted(train)
+    assert list(valid) == sorted(valid)
     assert sentence.endswith(".")
     if rows == 49:
         assert sentence == "Too few rows to set some aside: all 49 are trained, none measured."
@@ -284,21 +274,20 @@ def test_split_sizes_and_sentence(rows, aside):
 
 def test_split_is_seeded():
     keys = [str(n) for n in range(100)]
-    first, again, other = (split(examples(100), keys, seed)[1] for seed in (1, 1, 2))
-    assert lines(first) == lines(again) != lines(other)
+    first, again, other = (split(keys, seed)[1].tolist() for seed in (1, 1, 2))
+    assert first == again != other
 
 
 def test_split_keeps_a_prompt_on_one_side(tokenizer, tmp_path):
     rows = [{"prompt": f"Question {n % 40}", "completion": f"Answer {n}"} for n in range(120)]
     rows += [{"messages": [{"role": "user", "content": "Question 3"}, {"role": "assistant", "content": "x"}]}]
-    dataset = load_dataset(write(tmp_path / "a.jsonl", rows), tokenizer, 99)
-    prompt_of = dict(zip(lines(dataset.examples), dataset.prompts, strict=True))
-    assert prompt_of[121] == prompt_of[4]
+    prompts = load_dataset(write(tmp_path / "a.jsonl", rows), tokenizer, 99).prompts
+    assert prompts[120] == prompts[3] != prompts[4]
     for seed in range(20):
-        train, valid, _ = split(dataset.examples, dataset.prompts, seed)
-        assert not {prompt_of[n] for n in lines(train)} & {prompt_of[n] for n in lines(valid)}
+        train, valid, _ = split(prompts, seed)
+        assert not set(prompts[train]) & set(prompts[valid])
         assert len(valid) in (10, 11, 12)
-    train, valid, sentence = split(examples(60), ["same"] * 60, 0)
+    train, valid, sentence = split(["same"] * 60, 0)
     assert (len(train), len(valid)) == (60, 0)
     assert "too few prompts" in sentence
 
@@ -350,9 +339,9 @@ def test_preview_of_a_row_that_has_an_error(tokenizer):
 
 def test_preview_of_several_rows_counts_rows_not_lines(tokenizer):
     path = CASES / "blank_lines.jsonl"
-    shown = preview_rows(path, tokenizer, 2048, 2, 5)
+    shown = preview_rows(path, tokenizer, 2048, 2, 5)["rows"]
     assert [(item["row"], item["line"], item["rows"]) for item in shown] == [(2, 3, 3), (3, 5, 3)]
-    assert preview_rows(path, tokenizer, 2048, 4, 5) == []
+    assert preview_rows(path, tokenizer, 2048, 4, 5) == {"rows_total": 3, "rows": []}
     for row in (0, 4, -1):
         with pytest.raises(EngineError, match="no row"):
             preview(path, tokenizer, 2048, row)
@@ -372,7 +361,7 @@ def test_own_validation_rows_are_read_by_the_same_rules(tokenizer, tmp_path):
     assert rows.sentence == "1 row of own.jsonl is measured, never trained."
     (problem,) = rows.problems
     assert problem.message.startswith("own.jsonl: Line 2 has no 'completion'")
-    found = report(rows)
+    found = report(config, rows)
     assert (found["rows"], found["usable"], found["split"]) == (60, 60, {"train": 60, "valid": 1})
     assert [(item["line"], item["code"]) for item in found["problems"]] == [(2, "missing_field")]
     with pytest.raises(EngineError, match=r"own\.jsonl: Line 2"):

@@ -341,10 +341,10 @@ def test_split_keeps_a_prompt_on_one_side(tokenizer, tmp_path):
     rows = [{"prompt": f"{n % 40}?", "chosen": f"Yes, {n}", "rejected": f"No, {n}"} for n in range(120)]
     dataset = load(tmp_path / "a.jsonl", rows, tokenizer)
     for seed in range(10):
-        train, valid, _ = split(dataset.examples, dataset.prompts, seed)
+        train, valid, _ = split(dataset.prompts, seed)
         assert len(valid) == 12
-        assert not {pair.line % 40 for pair in train} & {pair.line % 40 for pair in valid}
-        assert sorted(pair.line for pair in train + valid) == list(range(1, 121))
+        assert not set(train % 40) & set(valid % 40)
+        assert sorted([*train, *valid]) == list(range(120))
 
 
 @pytest.mark.parametrize(
@@ -397,16 +397,19 @@ def test_report_counts_both_sides(tokenizer, counting, tmp_path):
     for use, value in ((tokenizer, PAIR), (tokenizer, uneven), (counting, uneven)):
         path = write(tmp_path / "a.jsonl", [value])
         pair = pair_of(value, use)
-        found = report(load_rows(TrainConfig(data=str(path), objective="dpo"), use))
+        config = TrainConfig(data=str(path), objective="dpo")
+        found = report(config, load_rows(config, use))
         longer = max(len(pair.chosen.ids), len(pair.rejected.ids))
         assert (found["rows"], found["usable"], found["format"]) == (1, 1, "preference")
-        assert (found["longest"], found["lengths"], found["tokens"]["max"]) == (longer, [longer], longer)
+        assert (found["longest"], found["tokens"]["max"]) == (longer, longer)
+        assert np.load(found["lengths"])[:, :2].sum() == longer
         assert found["tokens"]["total"] == len(pair.chosen.ids) + len(pair.rejected.ids) - pair.shared
         assert found["trained_tokens"] == pair.chosen.trained.sum() + pair.rejected.trained.sum()
         assert found["truncated_rows"] == 0
     value = {**PAIR, "chosen": "The mill turned. " * 30, "rejected": "The river ran. " * 30}
     path = write(tmp_path / "a.jsonl", [value])
-    found = report(load_rows(TrainConfig(data=str(path), objective="orpo", max_length=60), tokenizer))
+    config = TrainConfig(data=str(path), objective="orpo", max_length=60)
+    found = report(config, load_rows(config, tokenizer))
     assert (found["truncated_rows"], found["tokens"]["max"]) == (1, 60)
     assert found["longest"] == pair_of(value, tokenizer).length
 
@@ -540,7 +543,7 @@ def test_any_corruption_is_a_problem_of_its_line(tmp_path, seed):
                 assert side.trained.any()
                 assert not side.trained[0]
                 assert len(side.ids) == len(side.trained) <= 64
-        for shown in preview_rows(path, tokenizer, 64, 1, dataset.rows, objective):
+        for shown in preview_rows(path, tokenizer, 64, 1, dataset.rows, objective)["rows"]:
             failed = (shown["problem"] or {}).get("severity") == "error"
             assert failed == (shown["line"] in wrong)
             json.dumps(shown, ensure_ascii=False).encode()

@@ -4,8 +4,8 @@ import os
 import pytest
 from tokenizer_folders import CASES
 
-from engine.data import Problem, Row, read_rows
-from engine.data.read import MAX_LINE_BYTES
+from engine.data import Problem, Row, open_source
+from engine.data.encoding import MAX_LINE
 from engine.errors import EngineError
 
 GOOD = b'{"prompt": "a", "completion": "b"}'
@@ -14,7 +14,7 @@ GOOD = b'{"prompt": "a", "completion": "b"}'
 def read(tmp_path, data, name="data.jsonl"):
     path = tmp_path / name
     path.write_bytes(data)
-    return list(read_rows(path))
+    return list(open_source(path).rows())
 
 
 def only_problem(tmp_path, line):
@@ -30,9 +30,12 @@ def only_problem(tmp_path, line):
 
 @pytest.mark.parametrize(("name", "lines"), [("bom", [1, 2, 3]), ("crlf", [1, 2, 3]), ("blank_lines", [1, 3, 5])])
 def test_odd_files_are_read_as_if_clean(name, lines):
-    rows = list(read_rows(CASES / f"{name}.jsonl"))
+    source = open_source(CASES / f"{name}.jsonl")
+    rows = list(source.rows())
     assert [row.line for row in rows] == lines
     assert [row.value["completion"] for row in rows] == ["Blue.", "Mercury.", "Eight."]
+    assert source.notes == ()
+    assert source.bytes_done == source.bytes_total == (CASES / f"{name}.jsonl").stat().st_size
 
 
 def test_byte_order_marks_of_joined_files_and_odd_line_ends(tmp_path):
@@ -48,27 +51,45 @@ def test_line_separators_inside_texts_do_not_end_lines(tmp_path):
     assert row.value == {"text": text}
 
 
-def test_an_empty_file_has_no_rows(tmp_path):
-    assert read(tmp_path, b"") == []
-    assert read(tmp_path, b"\xef\xbb\xbf\r\n \n") == []
+@pytest.mark.parametrize("name", ["data.jsonl", "data.json", "data.csv", "data.txt", "data.md"])
+@pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf\r\n \n"])
+def test_an_empty_file_has_no_rows(tmp_path, name, data):
+    assert read(tmp_path, data, name) == []
 
 
 @pytest.mark.parametrize(
-    ("encoding", "text", "named"),
-    [
-        ("latin-1", "café", "Latin-1"),
-        ("cp1252", "“café”", "Windows-1252"),
-        ("utf-16", "café", "UTF-16"),
-        ("utf-16-le", "café", "UTF-16"),
-        ("utf-16-be", "café", "UTF-16"),
-        ("utf-32", "café", "UTF-32"),
-    ],
+    ("encoding", "text", "named", "cure"),
+    [("latin-1", "café", "Latin-1", "convert"), ("cp1252", "“café”", "Windows-1252", "convert")],
 )
-def test_other_encodings_are_named_with_a_fix(tmp_path, encoding, text, named):
-    problem = read(tmp_path, ('{"text": "' + text + '"}\n').encode(encoding))[0]
-    assert (problem.line, problem.code) == (1, "encoding")
+@pytest.mark.parametrize("name", ["data.jsonl", "data.json", "data.txt"])
+def test_other_encodings_are_named_with_a_fix(tmp_path, encoding, text, named, cure, name):
+    problem = read(tmp_path, ('{"text": "' + text + '"}\n').encode(encoding), name)[0]
+    assert (problem.line, problem.code, problem.cure) == (1, "encoding", cure)
     assert named in problem.message
     assert "UTF-8" in problem.fix
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_and_noted(tmp_path, encoding):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes('{"text": "café 😀\u2028"}\r\n\r\n{"text": "b"}\r\n'.encode(encoding))
+    source = open_source(path)
+    assert [(row.line, row.value["text"]) for row in source.rows()] == [(1, "café 😀\u2028"), (3, "b")]
+    assert [(problem.severity, problem.code) for problem in source.notes] == [("note", "utf_16")]
+
+
+def test_broken_utf_16_costs_its_lines_only(tmp_path):
+    half = '{"text": "'.encode("utf-16-le") + b"\x3d\xd8" + '"}\n'.encode("utf-16-le")
+    good = '{"text": "a"}\n'.encode("utf-16-le")
+    first, second, third, cut = read(tmp_path, good + half + good + good[:-5])
+    assert [first.line, third.line] == [1, 3]
+    assert [(problem.line, problem.code) for problem in (second, cut)] == [(2, "encoding"), (4, "encoding")]
+
+
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-32-le", "utf-32-be"])
+def test_utf_32_is_refused_by_name(tmp_path, encoding):
+    with pytest.raises(EngineError, match="UTF-32"):
+        read(tmp_path, '{"text": "a"}'.encode(encoding))
 
 
 def test_the_first_bad_byte_is_named(tmp_path):
@@ -77,13 +98,19 @@ def test_the_first_bad_byte_is_named(tmp_path):
     assert "byte 14 is 0xE9" in problem.message
 
 
+def test_a_zero_character_is_named(tmp_path):
+    problem = only_problem(tmp_path, b'{"text": "a\0b"}')
+    assert (problem.code, problem.cure) == ("encoding", "skip")
+    assert "byte 12 is 0x00" in problem.message
+
+
 @pytest.mark.parametrize(
     ("line", "column"),
     [(b'{"prompt": "a"', 15), (b'{"a": 1,}', 9), (b"{'a': 1}", 2), (b"hello", 1), (b'{"a": 1} {"a": 2}', 10)],
 )
 def test_broken_json_is_named_with_its_column(tmp_path, line, column):
     problem = only_problem(tmp_path, line)
-    assert problem.code == "broken_json"
+    assert (problem.code, problem.column) == ("broken_json", column)
     assert f"column {column}:" in problem.message
 
 
@@ -99,7 +126,9 @@ def test_other_values_than_objects_are_problems(tmp_path, line):
 
 @pytest.mark.parametrize("text", [b"\\ud800", b"a\\uDFFFb", b"\\udc00\\ud800"])
 def test_half_characters_are_problems(tmp_path, text):
-    assert only_problem(tmp_path, b'{"text": "' + text + b'"}').code == "lone_surrogate"
+    problem = only_problem(tmp_path, b'{"text": "' + text + b'"}')
+    assert problem.code == "lone_surrogate"
+    assert problem.column == 11 + (text[:1] == b"a")
 
 
 @pytest.mark.parametrize(
@@ -118,22 +147,52 @@ def test_a_huge_line_is_refused_and_the_next_is_read(tmp_path):
     path = tmp_path / "data.jsonl"
     with path.open("wb") as file:
         file.write(b'{"text": "')
-        file.seek(2 * MAX_LINE_BYTES + 10)
+        file.seek(MAX_LINE + 10)
         file.write(b"\n" + GOOD)
-    problem, row = read_rows(path)
+    problem, row = open_source(path).rows()
     assert (problem.line, problem.code) == (1, "huge_line")
     assert row.line == 2
 
 
-@pytest.mark.parametrize("name", ["data.csv", "data.json", "data.parquet", "data", "data.jsonl.gz"])
-def test_other_formats_are_refused_by_name(tmp_path, name):
-    with pytest.raises(EngineError, match=r"\.jsonl or \.ndjson"):
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("data", "jsonl"),
+        ("data.jsonl.gz", "Unpack"),
+        ("data.XLSX", "CSV"),
+        ("a.pdf", "plain text"),
+        ("a.arrow", "Parquet"),
+    ],
+)
+def test_other_formats_are_refused_by_name_with_what_to_do(tmp_path, name, cure):
+    with pytest.raises(EngineError) as refused:
         read(tmp_path, GOOD, name)
+    assert cure in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"), [(b"PAR1", "Parquet"), (b"PK\x03\x04", "zip archive"), (b"\x1f\x8b", "gzip archive")]
+)
+@pytest.mark.parametrize("name", ["data.jsonl", "data.csv", "data.txt"])
+def test_files_of_another_kind_than_their_name_says_are_refused(tmp_path, start, kind, name):
+    with pytest.raises(EngineError, match=kind):
+        read(tmp_path, start + b"\x14\0\0\0" + bytes(range(256)), name)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
-    (tmp_path / "folder.jsonl").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
-    for name in ("folder.jsonl", "pipe.jsonl", "missing.jsonl", "zero\0.jsonl", "x" * 300 + ".jsonl"):
+    for name in ("pipe.jsonl", "missing.jsonl", "zero\0.jsonl", "x" * 300 + ".jsonl"):
         with pytest.raises(EngineError):
-            list(read_rows(tmp_path / name))
+            list(open_source(tmp_path / name).rows())
+
+
+def test_reading_can_be_stopped_and_tells_how_far_it_is(tmp_path):
+    path = tmp_path / "data.jsonl"
+    path.write_bytes((GOOD + b"\n") * 20_000)
+    source = open_source(path)
+    rows = source.rows()
+    told = [source.bytes_done for _ in zip(range(10_000), rows, strict=False)]
+    rows.close()
+    assert told == sorted(told)
+    # Text is decoded ahead by a buffer of at most 64 KB.
+    assert abs(told[-1] - source.bytes_total / 2) < 70_000

@@ -172,3 +172,43 @@ def test_a_prompt_opens_the_answer_or_says_why_not():
     assert [rendered.text[start:end] for start, end in rendered.contents] == ["Hi"]
     with pytest.raises(EngineError, match="must alternate"):
         render_prompt([Message("assistant", "Hi")], make(LLAMA2))
+
+
+CALLING = (
+    "{% if tools %}<tools>{{ tools | tojson }}</tools>\n{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{{ m.content }}{% for call in m.tool_calls %}<call>{{ call.function | tojson }}</call>{% endfor %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CALLS = '[{"type": "function", "function": {"name": "look_up", "arguments": {"tree": "oak"}}}]'
+
+
+@pytest.mark.parametrize("said", ["", "Let me see. "])
+def test_tool_calls_are_trained_as_the_template_writes_them(said):
+    template = ChatTemplate(CALLING, ends=["<|im_end|>"], added_tokens=["<|im_start|>", "<|im_end|>"])
+    turns = (
+        Message("user", "Oak?"),
+        Message("assistant", said, CALLS),
+        Message("tool", "Quercus", "", '{"tool_call_id": "1"}'),
+        Message("assistant", "Quercus it is."),
+    )
+    rendered = render(Conversation(1, "messages", turns, "", tools='[{"name": "look_up"}]'), template)
+    trained = [rendered.text[start:end] for start, end in rendered.trained]
+    call = '{"name": "look_up", "arguments": {"tree": "oak"}}'
+    assert trained == [f"{said}<call>{call}</call><|im_end|>", "Quercus it is.<|im_end|>"]
+    assert rendered.text.startswith('<tools>[{"name": "look_up"}]</tools>')
+
+
+@pytest.mark.parametrize(
+    ("source", "calls", "reason"),
+    [
+        (CALLING.replace("m.tool_calls", "[]"), CALLS, "does not write the tool calls of message 2"),
+        (CALLING, CALLS.replace("oak", "<|im_end|>"), "hold a special token"),
+    ],
+)
+def test_tool_calls_that_can_not_be_learned_are_named(source, calls, reason):
+    template = ChatTemplate(source, ends=["<|im_end|>"], added_tokens=["<|im_start|>", "<|im_end|>"])
+    turns = (Message("user", "Oak?"), Message("assistant", "", calls))
+    problem = render(Conversation(7, "messages", turns, ""), template)
+    assert isinstance(problem, Problem)
+    assert (problem.code, problem.line) == ("template", 7)
+    assert reason in problem.message

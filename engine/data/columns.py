@@ -1,0 +1,120 @@
+"""Which of a file's columns is which field: by hand, or guessed by the names that people use."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping
+
+from engine.errors import EngineError
+
+# The names that are understood, field by field; the first is the field's own.
+NAMES: dict[str, tuple[str, ...]] = {
+    "messages": ("messages", "conversations", "conversation", "dialogue", "dialog", "chat", "turns"),
+    "chosen": ("chosen", "chosen_response", "preferred", "accepted"),
+    "rejected": ("rejected", "rejected_response", "dispreferred", "non_preferred"),
+    "prompt": ("prompt", "instruction", "question", "query", "problem", "input", "user", "human"),
+    "completion": ("completion", "response", "output", "answer", "reply", "solution", "assistant", "target"),
+    "text": ("text", "content", "document", "passage", "article", "body"),
+    "input": ("input", "context"),
+    "system": ("system", "system_prompt"),
+    "history": ("history",),
+    "tools": ("tools", "functions"),
+    "label": ("label", "thumbs", "feedback", "rating", "vote"),
+}
+_BY_NAME = {name: field for field, names in reversed(NAMES.items()) for name in names}
+
+# The fields that make a shape together, in the order of preference, and those that may come with them.
+SHAPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("chosen", "rejected"), ("prompt", "messages", "input", "system", "tools")),
+    (("messages",), ("system", "tools")),
+    (("prompt", "completion"), ("input", "system", "history", "tools", "label")),
+    (("text",), ()),
+)
+_TAKES_INPUT = ("instruction", "question")  # prompts that a second column belongs to, by its usual name
+
+Columns = dict[str, str]  # our field -> the file's column
+
+
+def is_known(name: str) -> bool:
+    """Whether a column of this name is understood."""
+    return _plain(name) in _BY_NAME
+
+
+def guess(names: Iterable[str]) -> Columns:
+    """The columns that make a shape, by their names; {} where none does or where more than one could be a field.
+
+    A field's own name goes before any other that people give it.
+    """
+    by_plain = {_plain(name): name for name in reversed(list(names))}
+    for needed, extras in SHAPES:
+        found = {field: name for field in needed if (name := _only(field, by_plain))}
+        if len(found) < len(needed):
+            continue
+        for field in extras:
+            name = _only(field, by_plain)
+            if name and name not in found.values() and _belongs(field, found):
+                found[field] = name
+        return found
+    return {}
+
+
+def parse_columns(columns: str, names: Iterable[str], place: str) -> Columns:
+    """The columns named by hand, as in "prompt=question, completion=answer", with the guess for what they leave out.
+
+    A name that holds a comma stands in quotation marks with its field: "prompt=first, second". EngineError for
+    a field or a column that there isn't, or where they make no shape. `place` says whose `names` are meant.
+    """
+    known = list(names)
+    given: Columns = {}
+    for part in next(csv.reader([columns], skipinitialspace=True), []):
+        field, equals, name = (piece.strip() for piece in part.partition("="))
+        if not part.strip():
+            continue
+        if not equals or field not in NAMES:
+            raise EngineError(
+                f"The columns setting has {part.strip()[:60]!r}, which names no field.",
+                f"Write FIELD=COLUMN, with a field out of {', '.join(NAMES)}.",
+            )
+        if name not in known:
+            raise EngineError(
+                f"{place} has no column {name[:60]!r}, which the columns setting names for {field!r}.",
+                f"Its columns are: {', '.join(map(repr, known[:30])) or 'none'}.",
+            )
+        given[field] = name
+    return _completed(given, [name for name in known if name not in given.values()])
+
+
+def _completed(given: Columns, others: list[str]) -> Columns:
+    """The columns given by hand and, for the fields that a shape needs besides, those found by their names."""
+    by_plain = {_plain(name): name for name in reversed(others)}
+    for needed, extras in sorted(SHAPES, key=lambda shape: -len(given.keys() & {*shape[0]})):
+        if not given.keys() & {*needed, *extras}:
+            continue
+        found = {field: name for field in needed if (name := given.get(field) or _only(field, by_plain))}
+        if len(found) == len(needed) and given.keys() <= {*needed, *extras}:
+            return {**found, **given}
+    shapes = "; ".join(" and ".join(needed) for needed, _ in SHAPES)
+    raise EngineError(
+        f"The columns named for {', '.join(map(repr, given)) or 'nothing'} make no row that can be trained.",
+        f"Name the columns of one of these together: {shapes}.",
+    )
+
+
+def _only(field: str, by_plain: Mapping[str, str]) -> str:
+    """The column of a field: that of its own name, else the only one of its other names, else ""."""
+    if field in by_plain:
+        return by_plain[field]
+    found = [by_plain[name] for name in NAMES[field] if name in by_plain]
+    if field == "prompt" and len(found) > 1:  # instruction and input are Alpaca's two halves of a prompt
+        found = [name for name in found if _plain(name) != "input"]
+    return found[0] if len(found) == 1 else ""
+
+
+def _belongs(field: str, found: Columns) -> bool:
+    if field == "messages":  # of a pair: the chat that both answers go on from
+        return "prompt" not in found
+    return field != "input" or ("prompt" in found and _plain(found["prompt"]) in _TAKES_INPUT)
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace(" ", "_").replace("-", "_")

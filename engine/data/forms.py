@@ -1,0 +1,204 @@
+"""Rows of one shape to token ids without rendering each: their template's text is laid out once.
+
+Where the template takes contents as plain slots (`slots`) and pieces of a text have the tokens of the whole (`pieces`),
+a row's tokens are its layout's special tokens and the pieces between them. The result is that of `tokenize`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.data.conversation import Conversation
+from engine.data.pieces import PieceEncoder
+from engine.data.slots import Layout, plain_layout
+from engine.data.specials import names_pattern
+from engine.data.template import ChatTemplate
+
+_MAX_FORMS = 4096  # sequences of roles
+_REASONING = frozenset({"<think>", "</think>"})  # `render` follows what stands between them
+
+
+class Side(NamedTuple):
+    """A conversation at its full length: int32 ids, the ranges of them that are trained, and its text."""
+
+    ids: bytes
+    ranges: Sequence[tuple[int, int]]
+    text: str
+
+
+class _Stretch(NamedTuple):
+    """Text up to the next added token: literals, and message numbers where contents stand. `token` is b"" at the end.
+
+    A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`. `fixed` is the same
+    of any row where there are no contents.
+    """
+
+    parts: tuple[str | int, ...]
+    token: bytes
+    seam: int
+    fixed: _Planned | None
+
+
+class _Planned(NamedTuple):
+    """A stretch of one row. A trained range begins inside of the piece `joint`, after its first characters."""
+
+    before: str
+    joint: tuple[str, int] | None
+    after: str
+    token: bytes
+
+
+class _Plan(NamedTuple):
+    """A row's text and its stretches."""
+
+    text: str
+    stretches: list[_Planned]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Rows of one sequence of roles."""
+
+    layout: Layout
+    stretches: tuple[_Stretch, ...]
+
+
+class FormEncoder:
+    """Tokens of rows that are known to be plain; None for all others.
+
+    `added` are the tokenizer's added tokens, `bos` what stands before a plain text.
+    """
+
+    def __init__(
+        self, template: ChatTemplate, pieces: PieceEncoder, added: Mapping[str, int], bos: Sequence[int]
+    ) -> None:
+        self._template, self._pieces = template, pieces
+        self._bos = np.array(bos, np.int32).tobytes()
+        self._tokens = {name: np.array([number], np.int32).tobytes() for name, number in added.items()}
+        self._added = re.compile(f"({names_pattern(added).pattern})")
+        self._forms: dict[tuple[tuple[str, ...], int], _Form | None] = {}
+
+    def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
+        """Each row at its full length."""
+        sides: list[Side | None] = [None] * len(rows)
+        waiting: dict[int, _Plan] = {}
+        for number, row in enumerate(rows):
+            plan = self._plan(row)
+            if plan is not None and (side := self._side(plan)):
+                sides[number] = side
+            elif plan is not None:
+                waiting[number] = plan
+        self._pieces.learn(
+            text for plan in waiting.values() for part in plan.stretches for text in (part.before, part.after)
+        )
+        for number, plan in waiting.items():
+            sides[number] = self._side(plan)
+        return sides
+
+    def _plan(self, row: Conversation) -> _Plan | None:
+        if row.kind == "text":
+            return self._text_plan(row.text)
+        if row.tools or any(message.calls or message.call for message in row.messages):
+            return None
+        form = self._form(tuple([message.role for message in row.messages]), row.context)
+        contents = [message.content for message in row.messages]
+        if form is None or not form.layout.fits(contents):
+            return None
+        return _Plan(form.layout.text(contents), [self._planned(stretch, contents) for stretch in form.stretches])
+
+    def _text_plan(self, text: str) -> _Plan | None:
+        """A plain text is trained whole, with the end-of-text token behind it."""
+        end = self._template.eos_token
+        if self._added.search(text) or (end and end not in self._tokens):
+            return None
+        whole = _Planned("", ("", 0), text, self._tokens.get(end, b""))
+        return _Plan(text + end, [_Planned("", None, "", self._bos), whole])
+
+    def _side(self, plan: _Plan) -> Side | None:
+        """The row's tokens, None while it has an unknown piece: a new one, or one that names a special token."""
+        encode, pieces, ranges, size = self._pieces.encode, [], [], 0
+        try:
+            for before, joint, after, token in plan.stretches:
+                pieces.append(encode(before))
+                size += len(pieces[-1])
+                if joint is not None:
+                    first, known = self._pieces.encode_seam(*joint)
+                    begins = max(1, size // 4 + known)  # nothing predicts the first token
+                    pieces += (first, encode(after))
+                    size += len(first) + len(pieces[-1])
+                    if (ends := (size + len(token)) // 4) > begins:
+                        ranges.append((begins, ends))
+                pieces.append(token)
+                size += len(token)
+        except KeyError:
+            return None
+        return Side(b"".join(pieces), ranges, plan.text)
+
+    def _form(self, roles: tuple[str, ...], context: int) -> _Form | None:
+        key = roles, context
+        if key not in self._forms:
+            if len(self._forms) >= _MAX_FORMS:
+                self._forms.clear()
+            self._forms[key] = self._new_form(roles, context)
+        return self._forms[key]
+
+    def _new_form(self, roles: tuple[str, ...], context: int) -> _Form | None:
+        template = self._template
+        try:
+            layout = plain_layout(template.environment, template.source, template.values(), roles)
+        except Exception:  # noqa: BLE001  a template can raise anything; `render` tells what of each row
+            return None
+        if sorted(layout.order) != list(range(len(roles))) or not template.ends <= self._tokens.keys():
+            return None
+        answers = {number for number, role in enumerate(roles) if role == "assistant" and number >= context}
+        stretches = [self._stretch(parts, name, answers) for parts, name in self._cut(layout)]
+        known = tuple(stretch for stretch in stretches if stretch is not None)
+        if len(known) < len(stretches):
+            return None
+        return _Form(replace(layout, absent=layout.absent | _REASONING), known)
+
+    def _cut(self, layout: Layout) -> list[tuple[list[str | int], str]]:
+        """The layout's parts between added tokens, each with the name of the token after it."""
+        stretches: list[tuple[list[str | int], str]] = []
+        parts: list[str | int] = []
+        for literal, number in itertools.zip_longest(layout.literals, layout.order):
+            for place, piece in enumerate(self._added.split(literal)):
+                if place % 2:
+                    stretches.append((parts, piece))
+                    parts = []
+                elif piece:
+                    parts.append(piece)
+            if number is not None:
+                parts.append(number)
+        return [*stretches, (parts, "")]
+
+    def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | None:
+        """The stretch, None where it can't be said without offsets where its answer ends."""
+        seams = [place for place, part in enumerate(parts) if part in answers]
+        if seams:
+            behind = "".join([str(part) for part in parts[seams[0] + 1 :]])
+            if len(seams) > 1 or behind.strip() or (name not in self._template.ends if name else behind):
+                return None
+        token, literals = self._tokens.get(name, b""), [part for part in parts if isinstance(part, str)]
+        fixed = _Planned("".join(literals), None, "", token) if len(literals) == len(parts) else None
+        return _Stretch(tuple(parts), token, seams[0] if seams else -1, fixed)
+
+    def _planned(self, stretch: _Stretch, contents: Sequence[str]) -> _Planned:
+        if stretch.fixed is not None:
+            return stretch.fixed
+        texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
+        if stretch.seam < 0:
+            return _Planned("".join(texts), None, "", stretch.token)
+        before, after = "".join(texts[: stretch.seam]), "".join(texts[stretch.seam :])
+        # Tokens may go across the seam: the pieces on both sides are one.
+        last, first = self._pieces.pattern.findall(before)[-1:], self._pieces.pattern.match(after)
+        left, right = last[0] if last else "", first[0] if first else ""
+        return _Planned(
+            before[: len(before) - len(left)], (left + right, len(left)), after[len(right) :], stretch.token
+        )

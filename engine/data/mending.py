@@ -1,0 +1,148 @@
+"""Rows mended one after another: cleaned, shortened, left out or kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from engine.config import TrainConfig
+from engine.data.building import last_turn
+from engine.data.bulk import tokenize_all
+from engine.data.check import examine
+from engine.data.conversation import Comparison, Conversation, fingerprint
+from engine.data.convert import clean, convert
+from engine.data.forms import Side
+from engine.data.problems import Problem
+from engine.data.read import Row
+from engine.data.remarks import remarks
+from engine.data.shorten import shortened
+from engine.data.source import open_source
+from engine.data.tokenize import Example, Item, Pair, cut_to
+from engine.data.tokenizer import TextTokenizer
+from engine.errors import EngineError
+
+_BINARY = (".parquet",)
+
+# Rows that are tokenized together, and the bytes that they may take.
+_ROWS = 512
+_BYTES = 1024**2
+
+
+class StoppedError(Exception):
+    """A person stopped the work."""
+
+
+class Mending:
+    """Rows on their way from the old file into the new one, counted."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        cures: Collection[str],
+        tokenizer: TextTokenizer,
+        progress: Callable[[int, int], None] | None,
+        stop: Callable[[], bool],
+    ) -> None:
+        self._config, self._cures, self._tokenizer = config, frozenset(cures), tokenizer
+        self._progress, self._stop = progress, stop
+        self._seen: set[bytes] = set()
+        self._converted: set[int] = set()
+        self.rows = self.changed = self.left_out = 0
+
+    def write(self, source: Path, work: Path, file: TextIO) -> None:
+        """Every row of `source` that is kept; `work` is a folder for files in between."""
+        size, behind = source.stat().st_size, 0
+        if "convert" in self._cures and source.suffix.lower() not in _BINARY:
+            behind, copy = size, work / source.name
+            self._converted = convert(source, copy, lambda done: self._told(done, 2 * size))
+            source = copy
+        opened = open_source(source, self._config.columns)
+        waiting, done = list[Row | Problem](), 0
+        for row in opened.rows():
+            self._told(behind + round(size * opened.bytes_done / opened.bytes_total), behind + size)
+            waiting.append(row)
+            if len(waiting) >= _ROWS or opened.bytes_done - done >= _BYTES:
+                self._write(waiting, file)
+                waiting, done = [], opened.bytes_done
+        self._write(waiting, file)
+
+    def _told(self, done: int, total: int) -> None:
+        if self._stop():
+            raise StoppedError
+        if self._progress is not None:
+            self._progress(done, total)
+
+    def _write(self, rows: list[Row | Problem], file: TextIO) -> None:
+        cleaned = [self._cleaned(row) for row in rows]
+        items = self._items(cleaned) if self._cures & {"skip", "trim"} else [None] * len(rows)
+        for old, new, item in zip(rows, cleaned, items, strict=True):
+            value = None if isinstance(new, Problem) else self._mended(new, item)
+            if value is None:
+                self.left_out += 1
+                continue
+            self.rows += 1
+            self.changed += value != getattr(old, "value", None) or old.line in self._converted
+            file.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+    def _cleaned(self, row: Row | Problem) -> Row | Problem:
+        if isinstance(row, Problem) and "skip" not in self._cures:
+            raise EngineError(row.message, f"{row.fix} Or leave out such rows too (skip): they can't be written.")
+        if isinstance(row, Problem) or "convert" not in self._cures:
+            return row
+        return Row(row.line, clean(row.value), row.file)
+
+    def _mended(self, row: Row, item: Item | Problem | None) -> dict[str, Any] | None:
+        """What is written for a row whose whole tokens are `item`; None where it is left out."""
+        if "trim" in self._cures and isinstance(item, Example | Pair) and item.length > self._config.max_length:
+            row = Row(row.line, shortened(row.value, self._fits) or row.value, row.file)
+            (item,) = self._items([row])
+        if "skip" in self._cures and item is not None and self._is_flawed(item):
+            return None
+        return None if "dedupe" in self._cures and self._came_before(row) else row.value
+
+    def _fits(self, value: dict[str, Any]) -> bool:
+        (item,) = self._items([Row(1, value)])
+        return not isinstance(item, Problem) and item.length <= self._config.max_length
+
+    def _is_flawed(self, whole: Item | Problem) -> bool:
+        item = whole if isinstance(whole, Problem) else cut_to(whole, self._config.max_length)
+        return isinstance(item, Problem) or any(found.cure == "skip" for found in remarks(item))
+
+    def _items(self, rows: Sequence[Row | Problem]) -> list[Item | Problem]:
+        """The rows at their full length."""
+        said = [row if isinstance(row, Problem) else self._said(row) for row in rows]
+        wanted = [side for row in said if not isinstance(row, Problem) for side in row.sides]
+        sides = iter(tokenize_all(wanted, self._tokenizer))
+        return [row if isinstance(row, Problem) else _item(row.line, [next(sides) for _ in row.sides]) for row in said]
+
+    def _said(self, row: Row) -> Conversation | Comparison | Problem:
+        said = examine(row, self._config.objective)
+        is_last = self._config.trained_turns == "last"
+        return last_turn(said) if is_last and isinstance(said, Conversation) else said
+
+    def _came_before(self, row: Row) -> bool:
+        said = examine(row, self._config.objective)
+        if isinstance(said, Problem):
+            return False
+        known = fingerprint(said)
+        if known in self._seen:
+            return True
+        self._seen.add(known)
+        return False
+
+
+def _item(line: int, sides: Sequence[Side | Problem]) -> Item | Problem:
+    examples = []
+    for side in sides:
+        if isinstance(side, Problem):
+            return side
+        ids = np.frombuffer(side.ids, np.int32)
+        trained = np.zeros(len(ids), bool)
+        for start, end in side.ranges:
+            trained[start:end] = True
+        examples.append(Example(line, ids, trained, cut=0))
+    return Pair(line, *examples) if len(examples) == 2 else examples[0]

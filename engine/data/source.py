@@ -1,0 +1,186 @@
+"""What a person opens: a file or a folder of them, as rows in one shape, streamed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from engine.data.arrays import looks_like_array, read_array
+from engine.data.columns import Columns, guess, parse_columns
+from engine.data.documents import PASSAGE, read_passages
+from engine.data.encoding import TextFile
+from engine.data.folders import DOCUMENTS, FORMATS, TABLES, folder_parts
+from engine.data.problems import Problem, note
+from engine.data.read import Row, read_lines
+from engine.data.shapes import canonical
+from engine.data.tables import read_table
+from engine.data.thumbs import paired, verdict
+from engine.errors import EngineError
+
+_PEEKED_ROWS = 200
+_PEEKED_BYTES = 8 * 1024**2
+
+_INSTEAD = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "Save the sheet as CSV in the program that it is from."),
+    **dict.fromkeys((".gz", ".zip", ".bz2", ".xz", ".zst", ".7z", ".tar"), "Unpack it first."),
+    **dict.fromkeys(
+        (".docx", ".doc", ".pdf", ".rtf", ".odt", ".pages", ".html", ".epub"), "Save it as plain text (.txt)."
+    ),
+    **dict.fromkeys((".arrow", ".feather"), "Save the table as Parquet."),
+}
+
+
+class _File(Protocol):
+    def tell(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Source:
+    """Rows of one file or several, told apart by `Row.file`.
+
+    `columns` maps our fields to the file's columns, as they were given or guessed from the first rows ({}: no
+    shape was found); rows that differ are guessed by their own names unless the columns were given.
+    `column_names` are those of the first rows. `notes` are on the files as a whole and stand for no row.
+    """
+
+    def __init__(self, files: tuple[Path, ...], columns: str, passage: int) -> None:
+        self.files, self._passage = files, passage
+        self.bytes_total = sum(_size(file) for file in files)
+        self.bytes_done = 0
+        self.notes = tuple(filter(None, map(_utf_16, files)))
+        self._is_table = files[0].suffix.lower() in TABLES
+        peeked = self._peek()
+        self.column_names = tuple(dict.fromkeys(name for row in peeked for name in row.value))
+        self._is_given = bool(columns.strip())
+        if self._is_given:
+            self.columns = parse_columns(columns, self.column_names, files[0].name)
+        else:
+            common = Counter(self._names(row) for row in peeked).most_common(1)
+            self.columns = guess(common[0][0]) if common else {}
+        self._has_thumbs = self._is_given or self._are_verdicts(peeked)
+        if "label" in self.columns and not self._has_thumbs:
+            del self.columns["label"]
+        self._guesses: dict[tuple[str, ...], Columns] = {}
+
+    def rows(self) -> Iterator[Row | Problem]:
+        """All rows in the files' order, streamed, in a shape that is checked; an error stands for a row.
+
+        What has no shape comes as it is. EngineError where the disk fails.
+        """
+        if "label" in self.columns:
+            return paired(self._raw_rows(), self.columns, self._is_given)
+        return (row if isinstance(row, Problem) else self._shaped(row) for row in self._raw_rows())
+
+    def _raw_rows(self) -> Iterator[Row | Problem]:
+        done = 0
+        for path in self.files:
+            file, rows = _opened(path, self._passage)
+            with closing(file):
+                try:
+                    for row in rows:
+                        self.bytes_done = done + file.tell()
+                        yield self._of_file(path, row)
+                except OSError as cause:
+                    raise EngineError(
+                        f"The data {path.name} can't be read on: {cause.strerror or cause}.",
+                        "Copy it to this machine's disk.",
+                    ) from cause
+            done += _size(path)
+            self.bytes_done = done
+
+    def _of_file(self, path: Path, row: Row | Problem) -> Row | Problem:
+        if len(self.files) == 1:
+            return row
+        if isinstance(row, Row):
+            return replace(row, file=path.name)
+        return replace(row, message=f"{path.name}: {row.message}")
+
+    def _peek(self) -> list[Row]:
+        file, rows = _opened(self.files[0], self._passage)
+        peeked = []
+        with closing(file):
+            for row in islice(rows, _PEEKED_ROWS):
+                if isinstance(row, Row):
+                    peeked.append(row)
+                if file.tell() > _PEEKED_BYTES:
+                    break
+        return peeked
+
+    def _names(self, row: Row) -> tuple[str, ...]:
+        """The names of the fields that hold something: a table has no other sign for nothing than an empty cell."""
+        nothing = (None, "") if self._is_table else (None,)
+        return tuple([name for name, value in row.value.items() if value not in nothing])
+
+    def _shaped(self, row: Row) -> Row | Problem:
+        columns = self._columns_of(row)
+        if self._is_table and columns and "" in row.value.values():
+            held = {name: cell for name, cell in row.value.items() if cell or name in columns.values()}
+            row = replace(row, value=held)
+        return canonical(row, columns)
+
+    def _columns_of(self, row: Row) -> Columns:
+        if self._is_given:
+            return self.columns
+        names = self._names(row)
+        if names not in self._guesses:
+            self._guesses[names] = guess(names) or guess(row.value) or self.columns
+        return self._guesses[names]
+
+    def _are_verdicts(self, rows: list[Row]) -> bool:
+        name = self.columns.get("label", "")
+        return all(verdict(row.value[name]) is not None for row in rows if name in row.value)
+
+
+def open_source(path: Path, columns: str = "", passage: int = PASSAGE) -> Source:
+    """The rows of a file, or of a folder's files to train with (`folder_parts`).
+
+    `columns` names columns by hand, as in "prompt=question, completion=answer". `passage` is the most characters
+    of a passage of a document. EngineError where a file can't be opened, is of no known format or lacks a column that
+    is named.
+    """
+    try:
+        files, _ = folder_parts(path)
+        return Source(files, columns, passage)
+    except (OSError, ValueError) as cause:  # ValueError: a zero character in the name
+        reason = cause.strerror if isinstance(cause, OSError) else cause
+        raise EngineError(f"The data {path} can't be read: {reason}.", "Check its name and place.") from cause
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
+
+
+def _utf_16(path: Path) -> Problem | None:
+    if path.suffix.lower() not in FORMATS or path.suffix.lower() == ".parquet":
+        return None
+    with closing(TextFile(path)) as file:
+        if file.encoding == "utf-8":
+            return None
+    return note(0, "utf_16", f"The file {path.name} is UTF-16 text and was read as that.", "Nothing needs to be done.")
+
+
+def _opened(path: Path, passage: int) -> tuple[_File, Iterator[Row | Problem]]:
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise EngineError(
+            f"The data {path.name} is not in a format that can be read.",
+            _INSTEAD.get(suffix, f"Use a file that ends in one of {', '.join(FORMATS)}."),
+        )
+    if suffix == ".parquet":
+        from engine.data.parquet import ParquetFile  # loading pyarrow takes 0.2 s that other files needn't wait for
+
+        table = ParquetFile(path)
+        return table, table.rows()
+    file = TextFile(path)
+    if suffix in TABLES:
+        return file, read_table(file)
+    if suffix in DOCUMENTS:
+        return file, read_passages(file, passage, is_markdown=suffix != ".txt")
+    is_array = looks_like_array(file.head(), name_says_json=suffix == ".json")
+    return file, read_array(file) if is_array else read_lines(file)

@@ -1,0 +1,228 @@
+"""Tokens on disk: a data file's rows at full length, as flat arrays that are mapped into memory, never read whole.
+
+A store is a folder in the cache: `meta.json` and a file of raw numbers for each array. It is written under another
+name and renamed when whole. What is damaged counts as missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+import platformdirs
+
+from engine.errors import EngineError
+
+MAX_CACHE_BYTES = 4 * 1024**3  # of all stores together; those not used for longest go first
+
+_ARRAYS = {
+    "ids": np.int32,
+    "ends": np.int64,
+    "ranges": np.int32,
+    "range_ends": np.int64,
+    "texts": np.uint8,
+    "text_ends": np.int64,
+    "common": np.int32,
+    "numbers": np.int32,
+    "prompts": np.uint8,
+    "contents": np.uint8,
+    "lines": np.int32,
+}
+_BUFFER_BYTES = 1024**2
+_WAITING_SIDES = 4096
+_META = "meta.json"
+
+
+def cache_folder() -> Path:
+    """Where stores are kept: in TUNESMITH_HOME, or the user's cache folder."""
+    own = os.environ.get("TUNESMITH_HOME")
+    return (Path(own) / "cache" if own else platformdirs.user_cache_path("Tunesmith", appauthor=False)) / "tokens"
+
+
+@dataclass(frozen=True)
+class Store:
+    """The rows of a file that could be rendered, each of one side or, where `meta["pairs"]`, of two: chosen, rejected.
+
+    Side s has the tokens `ids[ends[s] : ends[s + 1]]`, the UTF-8 text `texts[text_ends[s] : text_ends[s + 1]]` and
+    trains the tokens `ranges[range_ends[s] : range_ends[s + 1]]`, starts and ends counted from its first one.
+    Row r is number `numbers[r]` of the file, from 0 on; both sides of a pair begin with the same `common[r]` tokens.
+    `prompts` and `contents` [rows, 16] are the same for rows of the same prompt and the same words.
+    `lines` are those of all rows of the file, also of such that could not be rendered.
+    """
+
+    ids: npt.NDArray[np.int32]
+    ends: npt.NDArray[np.int64]
+    ranges: npt.NDArray[np.int32]
+    range_ends: npt.NDArray[np.int64]
+    texts: npt.NDArray[np.uint8]
+    text_ends: npt.NDArray[np.int64]
+    common: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int32]
+    prompts: npt.NDArray[np.uint8]
+    contents: npt.NDArray[np.uint8]
+    lines: npt.NDArray[np.int32]
+    meta: dict[str, Any]
+
+    @property
+    def sides(self) -> int:
+        """Sides of a row: 1 or 2."""
+        return 2 if self.meta["pairs"] else 1
+
+    def text(self, side: int) -> str:
+        """What the model reads of a side, at its full length."""
+        return self.texts[self.text_ends[side] : self.text_ends[side + 1]].tobytes().decode()
+
+
+class StoreWriter:
+    """A store in the making. Use it as a context: what was not kept by then is gone, except to those who have it open.
+
+    EngineError(kind="disk") where the disk refuses.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, BinaryIO] = {}
+        self._ends = dict.fromkeys(("ends", "range_ends", "text_ends"), 0)
+        # Small numbers, written many at a time.
+        self._waiting: dict[str, list[int]] = {name: [] for name in ("lines", "numbers", "common", "ranges")}
+        self._waiting |= {name: [0] for name in self._ends}
+
+    def __enter__(self) -> Self:
+        try:
+            cache_folder().mkdir(parents=True, exist_ok=True)
+            self._folder = Path(tempfile.mkdtemp(prefix="new-", dir=cache_folder()))
+            for name in _ARRAYS:
+                self._files[name] = (self._folder / name).open("wb", _BUFFER_BYTES)
+        except OSError as cause:
+            raise _refusal(cause) from cause
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for file in self._files.values():
+            try:
+                file.close()
+            except OSError:
+                continue  # a full disk refuses the buffer once more; the folder goes anyway
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add_line(self, line: int) -> None:
+        """A row of the file, whatever becomes of it."""
+        self._waiting["lines"].append(min(line, 2**31 - 1))
+
+    def add_row(self, number: int, common: int, prompt: bytes, content: bytes) -> None:
+        """A row whose sides follow. `number` counts the file's rows from 0 on."""
+        self._waiting["numbers"].append(number)
+        self._waiting["common"].append(common)
+        self._write("prompts", prompt)
+        self._write("contents", content)
+
+    def add_side(self, ids: bytes, ranges: Sequence[tuple[int, int]], text: str) -> None:
+        """One side of a row: int32 tokens, what is trained of them, and its text."""
+        written, waiting = text.encode(), self._waiting
+        self._write("ids", ids)
+        self._write("texts", written)
+        for begin, end in ranges:
+            waiting["ranges"] += (begin, end)
+        for name, size in (("ends", len(ids) // 4), ("range_ends", len(ranges)), ("text_ends", len(written))):
+            self._ends[name] += size
+            waiting[name].append(self._ends[name])
+        if len(waiting["ends"]) >= _WAITING_SIDES:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        for name, values in self._waiting.items():
+            self._write(name, np.array(values, _ARRAYS[name]).tobytes())
+            values.clear()
+
+    def finish(self, meta: dict[str, Any], key: str | None) -> Store:
+        """The store, kept under `key` if one is given."""
+        self._write_waiting()
+        try:
+            for file in self._files.values():
+                file.close()
+            sizes = {name: (self._folder / name).stat().st_size for name in _ARRAYS}
+            (self._folder / _META).write_text(json.dumps({**meta, "sizes": sizes}), encoding="utf-8")
+        except OSError as cause:
+            raise _refusal(cause) from cause
+        store = _read(self._folder)
+        if key is not None:
+            _keep(self._folder, cache_folder() / key)
+        return store
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            self._files[name].write(data)
+        except OSError as cause:
+            raise _refusal(cause) from cause
+
+
+def find_store(key: str) -> Store | None:
+    """The store that was kept under `key`, None where there is none that is whole."""
+    folder = cache_folder() / key
+    try:
+        store = _read(folder)
+        os.utime(folder)  # the last use
+    except (OSError, ValueError, KeyError, TypeError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return store
+
+
+def _read(folder: Path) -> Store:
+    """ValueError, KeyError, TypeError or OSError for what is no whole store."""
+    meta = json.loads((folder / _META).read_text(encoding="utf-8"))
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for name, kind in _ARRAYS.items():
+        size = (folder / name).stat().st_size
+        if size != meta["sizes"][name]:
+            raise ValueError(f"{name} has {size} bytes")
+        arrays[name] = np.memmap(folder / name, kind, mode="r") if size else np.empty(0, kind)
+    for name, width in (("ranges", 2), ("prompts", 16), ("contents", 16)):
+        arrays[name] = arrays[name].reshape(-1, width)
+    for name, ends in (("ids", "ends"), ("ranges", "range_ends"), ("texts", "text_ends")):
+        if len(arrays[name]) != arrays[ends][-1] or len(arrays[ends]) != len(arrays["ends"]):
+            raise ValueError(f"{name} and {ends} disagree")
+    return Store(**arrays, meta=meta)
+
+
+def _keep(folder: Path, place: Path) -> None:
+    try:
+        folder.rename(place)
+    except OSError:
+        return  # another process was faster, or the disk refuses: the store is used all the same, once
+    _make_room([place])
+
+
+def _make_room(kept: Iterable[Path]) -> None:
+    """Takes out the stores used least lately, until all of them are within MAX_CACHE_BYTES."""
+    found = []
+    for folder in cache_folder().iterdir():
+        try:
+            used = folder.stat().st_mtime
+            found.append((folder in kept, used, sum(file.stat().st_size for file in folder.iterdir()), folder))
+        except OSError:
+            continue  # it went meanwhile
+    left = sum(size for _, _, size, _ in found)
+    for is_kept, _, size, folder in sorted(found):
+        if left <= MAX_CACHE_BYTES or is_kept:
+            break
+        shutil.rmtree(folder, ignore_errors=True)
+        left -= size
+
+
+def _refusal(cause: OSError) -> EngineError:
+    return EngineError(
+        f"The tokens can't be written to {cache_folder()}: {cause.strerror}.",
+        "Make room on the disk, or choose another place with TUNESMITH_HOME.",
+        kind="disk",
+    )

@@ -1,0 +1,433 @@
+"""Data mended into a new file: what each cure does, what it refuses, and that the old file stays."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from tiny_models import write_llama
+from tokenizer_folders import chatml
+
+from engine.config import TrainConfig
+from engine.data import Row, examine, load_rows, load_tokenizer, report, tokenize
+from engine.data.convert import clean, convert
+from engine.data.fixes import CURES, apply
+from engine.data.shorten import shortened
+from engine.errors import EngineError
+
+GOOD = {"prompt": "Name a tree.", "completion": "Oak."}
+LONG = "the river ran past the mill " * 40
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
+
+
+def jsonl(*rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def fix(path, tokenizer, *cures, output=None, **settings):
+    before = path.read_bytes()
+    names = sorted(path.parent.iterdir())
+    try:
+        return apply(TrainConfig.from_mapping({"data": str(path), **settings}), cures, tokenizer, output)
+    finally:
+        assert path.read_bytes() == before  # the old file stays as it is, whatever happens
+        assert all(name in path.parent.iterdir() for name in names)
+        assert not any(name.name.startswith(".") for name in path.parent.iterdir())  # nothing half is left behind
+
+
+def rows_of(fixed):
+    text = fixed.path.read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    assert len(rows) == fixed.rows
+    return rows
+
+
+def length(value, tokenizer, objective="sft"):
+    return tokenize(examine(Row(1, value), objective), tokenizer, 10**6).length
+
+
+def test_skip_leaves_out_what_cannot_be_used_and_keeps_the_order(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    other = {"prompt": "Two?", "completion": "Zwei, naïve 👍"}
+    bad = [{"prompt": "x", "completion": ""}, {"messages": [{"role": "bot", "content": "a"}]}, {"a": 1}]
+    too_long = {"prompt": LONG, "completion": "Yes."}
+    path.write_bytes(jsonl(GOOD, bad[0]) + b'{"prompt": \n\n' + jsonl(bad[1], too_long, other, bad[2]) + b"\xff\n")
+    fixed = fix(path, tokenizer, "skip", max_length=64)
+    assert fixed.path == tmp_path / "a (fixed).jsonl"
+    assert rows_of(fixed) == [GOOD, other]
+    assert (fixed.rows, fixed.changed, fixed.left_out) == (2, 0, 6)
+
+
+def test_a_pair_that_prefers_nothing_is_left_out(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    pair = {"prompt": "a", "chosen": "b", "rejected": "c"}
+    path.write_bytes(jsonl(pair, {**pair, "rejected": "b"}))
+    assert rows_of(fix(path, tokenizer, "skip", objective="dpo")) == [pair]
+
+
+@pytest.mark.parametrize("cures", [("dedupe",), ("trim",), ("convert", "dedupe")])
+def test_a_row_that_cannot_be_written_is_refused_unless_it_is_to_be_left_out(tokenizer, tmp_path, cures):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(GOOD) + b"{\n" + jsonl(GOOD))
+    with pytest.raises(EngineError, match="Line 2 ") as caught:
+        fix(path, tokenizer, *cures)
+    assert "skip" in caught.value.hint
+    assert list(tmp_path.iterdir()) == [path]
+    assert fix(path, tokenizer, *cures, "skip").left_out == 1 + ("dedupe" in cures)
+
+
+def test_a_flawed_row_that_can_be_read_is_kept_unless_it_is_to_be_left_out(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    flawed = {"prompt": "a", "completion": None}
+    path.write_bytes(jsonl(flawed, GOOD, GOOD))
+    assert rows_of(fix(path, tokenizer, "dedupe")) == [flawed, GOOD]
+
+
+def test_dedupe_keeps_the_first_of_rows_that_say_the_same(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    chat = {"messages": [{"role": "user", "content": "Name a tree."}, {"role": "assistant", "content": "Oak."}]}
+    other = {"prompt": "Name a tree.", "completion": "Elm."}
+    path.write_bytes(jsonl(GOOD, other, chat, {**GOOD, "id": 3}, other))
+    fixed = fix(path, tokenizer, "dedupe")
+    assert rows_of(fixed) == [GOOD, other]
+    assert (fixed.changed, fixed.left_out) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.jsonl", jsonl({"text": "Grüße – “so”"}).decode().encode("cp1252"), "Grüße – “so”"),
+        ("a.jsonl", jsonl({"text": "naïve"}).decode().encode("latin-1"), "naïve"),
+        ("a.jsonl", jsonl({"text": "naïve 👍"}).decode().encode("utf-16"), "naïve 👍"),
+        ("a.jsonl", jsonl({"text": "naïve 👍"}).decode().encode("utf-16-be"), "naïve 👍"),
+        ("a.jsonl", jsonl({"text": "naïve 👍"}).decode().encode("utf-32"), "naïve 👍"),
+        ("a.jsonl", jsonl({"text": "naïve 👍"}).decode().encode("utf-8-sig"), "naïve 👍"),
+        ("a.jsonl", b'{"text": "half \\ud83d, whole \\ud83d\\udc4d, \\\\ud83d"}', "half \ufffd, whole 👍, \\ud83d"),
+        ("a.jsonl", b'{"text": "a\\u0000b\\u001b[0m\\tc"}', "ab[0m\tc"),
+        ("a.jsonl", b'{"text": "a\x01b\x00c"}', "abc"),
+        ("a.csv", "text\nnaïve\n".encode("cp1252"), "naïve"),
+        ("a.json", jsonl({"text": "naïve"}).decode().encode("latin-1"), "naïve"),
+    ],
+)
+def test_convert_writes_clean_utf_8(tokenizer, tmp_path, name, content, expected):
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert rows_of(fix(path, tokenizer, "convert")) == [{"text": expected}]
+
+
+def test_convert_says_how_many_rows_it_changed(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(GOOD, {"text": "naïve"}) + '{"text": "naïve"}\n'.encode("latin-1") + b'{"text": "\\u0001a"}')
+    fixed = fix(path, tokenizer, "convert")
+    assert (fixed.rows, fixed.changed, fixed.left_out) == (4, 2, 0)
+
+
+def test_bytes_in_an_unknown_encoding_are_not_guessed_at(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "\x81\x8d"}\n' + jsonl(GOOD))
+    with pytest.raises(EngineError, match="Line 1 is not UTF-8"):
+        fix(path, tokenizer, "convert")
+    assert rows_of(fix(path, tokenizer, "convert", "skip")) == [GOOD]
+
+
+def test_conversion_keeps_lines_and_their_ends(tmp_path):
+    old, new = tmp_path / "a.csv", tmp_path / "b.csv"
+    old.write_bytes(b"a,b\r\n\xe9,1\r\n\r\nx,\\ud83d\r\n")
+    assert convert(old, new, lambda done: None) == {2}
+    assert new.read_bytes() == "a,b\r\né,1\r\n\r\nx,\\ud83d\r\n".encode()  # an escape of JSON means nothing in a table
+
+
+def test_cleaning_reaches_every_text_of_a_value():
+    value = {"a\x00": ["b\x1f", {"c": "\x7fd\n"}, 3, None, True]}
+    assert clean(value) == {"a": ["b", {"c": "d\n"}, 3, None, True]}
+
+
+@pytest.mark.parametrize("most", [56, 64, 200])
+@pytest.mark.parametrize(
+    ("value", "objective"),
+    [
+        ({"prompt": LONG, "completion": "Yes."}, "sft"),
+        ({"messages": [{"role": "user", "content": LONG}, {"role": "assistant", "content": "Yes."}]}, "sft"),
+        ({"prompt": LONG, "chosen": "Yes.", "rejected": "No, never."}, "orpo"),
+        ({"prompt": [{"role": "user", "content": LONG}], "chosen": "Yes.", "rejected": "No."}, "dpo"),
+    ],
+)
+def test_trim_shortens_the_start_of_the_prompt_and_keeps_the_answer(tokenizer, tmp_path, value, objective, most):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(value))
+    fixed = fix(path, tokenizer, "trim", max_length=most, objective=objective)
+    (row,) = rows_of(fixed)
+    assert (fixed.changed, fixed.left_out) == (1, 0)
+    assert length(row, tokenizer, objective) <= most
+    asked = row.get("prompt", row.get("messages"))
+    kept = asked if isinstance(asked, str) else asked[0]["content"]
+    assert LONG.endswith(kept)
+    assert {name: row[name] for name in row if name not in ("prompt", "messages")} == {
+        name: value[name] for name in value if name not in ("prompt", "messages")
+    }
+    # One more character would be one too many.
+    longer = LONG[-len(kept) - 1 :]
+    again = {**value, "prompt": longer} if isinstance(asked, str) else None
+    assert again is None or length(again, tokenizer, objective) > most
+
+
+def test_trim_drops_the_oldest_turns_first(tokenizer, tmp_path):
+    turns = [{"role": "system", "content": "Be kind."}]
+    for number in range(6):
+        turns += [{"role": "user", "content": f"{number}? {LONG[:60]}"}, {"role": "assistant", "content": f"{number}!"}]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl({"messages": turns}))
+    (row,) = rows_of(fix(path, tokenizer, "trim", max_length=160))
+    kept = row["messages"]
+    assert kept[0] == turns[0]
+    assert 2 < len(kept) < len(turns)
+    assert kept[1:] == turns[-len(kept) + 1 :]
+    assert kept[1]["role"] == "user"
+    assert length(row, tokenizer) <= 160
+    assert length({"messages": [turns[0], *turns[-len(kept) - 1 :]]}, tokenizer) > 160
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"text": LONG},  # nothing in it is a prompt
+        {"prompt": "a", "completion": LONG},  # an answer is never cut by us
+        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": LONG}]},
+    ],
+)
+def test_what_trim_cannot_make_fit_stays_as_it_is(tokenizer, tmp_path, value):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(value))
+    fixed = fix(path, tokenizer, "trim", max_length=32)
+    assert rows_of(fixed) == [value]
+    assert fixed.changed == 0
+
+
+def test_shortening_leaves_other_shapes_alone():
+    for value in ({}, {"text": "a"}, {"prompt": None}, {"messages": []}, {"messages": [{"role": "user"}]}):
+        assert shortened(value, lambda row: True) is None
+
+
+def test_all_cures_together(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    content = jsonl(GOOD, {"prompt": LONG, "completion": "Yes."}, GOOD, {"prompt": "x"}) + b"{\n"
+    path.write_bytes(content + '{"prompt": "naïve?", "completion": "Yes."}\n'.encode("latin-1"))
+    fixed = fix(path, tokenizer, *CURES, max_length=64)
+    rows = rows_of(fixed)
+    assert [row["completion"] for row in rows] == ["Oak.", "Yes.", "Yes."]
+    assert rows[2]["prompt"] == "naïve?"
+    assert (fixed.changed, fixed.left_out) == (2, 3)
+
+
+def test_a_foreign_table_becomes_rows_under_our_names(tokenizer, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('question,answer\n"Name a tree.","Oak."\n"Name a tree.","Oak."\n')
+    assert rows_of(fix(path, tokenizer, "dedupe", columns="prompt=question, completion=answer")) == [GOOD]
+
+
+def test_no_file_is_ever_written_over(tokenizer, tmp_path):
+    path = tmp_path / "a.v2.jsonl"
+    path.write_bytes(jsonl(GOOD))
+    names = [fix(path, tokenizer, "dedupe").path.name for _ in range(3)]
+    assert names == ["a.v2 (fixed).jsonl", "a.v2 (fixed 2).jsonl", "a.v2 (fixed 3).jsonl"]
+    for output in (path, tmp_path / names[0]):
+        with pytest.raises(EngineError, match="is there already"):
+            fix(path, tokenizer, "dedupe", output=output)
+    own = tmp_path / "own.jsonl"
+    assert fix(path, tokenizer, "dedupe", output=own).path == own
+
+
+def test_two_at_a_time_get_two_names(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(GOOD))
+    config, found = TrainConfig(data=str(path)), []
+    threads = [threading.Thread(target=lambda: found.append(apply(config, ["dedupe"], tokenizer))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({fixed.path for fixed in found}) == 8
+    assert all(rows_of(fixed) == [GOOD] for fixed in found)
+
+
+@pytest.mark.parametrize("cures", [["dedupe"], ["convert"]])
+def test_stopping_leaves_nothing_behind(tokenizer, tmp_path, cures):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(*({"text": f"row {n}"} for n in range(20))))
+    answers = iter([False] * 5 + [True])
+    assert apply(TrainConfig(data=str(path)), cures, tokenizer, stop=lambda: next(answers)) is None
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("cures", [["dedupe"], ["convert", "skip"]])
+def test_progress_rises_to_the_end(tokenizer, tmp_path, cures):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(*({"text": f"row {n}"} for n in range(20))))
+    told = []
+    apply(TrainConfig(data=str(path)), cures, tokenizer, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+    assert len({total for _, total in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("prepare", "cures", "message"),
+    [
+        (lambda folder: folder, ["skip"], "is a folder"),
+        (lambda folder: folder / "missing.jsonl", ["skip"], "can't be"),
+        (lambda folder: folder / "bad.jsonl", ["skip"], "No row would be left"),
+        (lambda folder: folder / "bad.jsonl", ["polish"], "no cure called 'polish'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(tokenizer, tmp_path, prepare, cures, message):
+    (tmp_path / "bad.jsonl").write_bytes(b"{\n")
+    with pytest.raises(EngineError, match=message) as caught:
+        apply(TrainConfig(data=str(prepare(tmp_path))), cures, tokenizer)
+    assert caught.value.hint.endswith(".")
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_said(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(GOOD))
+    with pytest.raises(EngineError, match="can't be written") as caught:
+        apply(TrainConfig(data=str(path)), ["dedupe"], tokenizer, tmp_path / "nowhere" / "b.jsonl")
+    assert caught.value.kind == "disk"
+
+
+@pytest.fixture
+def reported(tokenizer, tmp_path, monkeypatch):
+    """What `check` tells of a file."""
+    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+
+    def call(path, **settings):
+        config = TrainConfig.from_mapping({"data": str(path), **settings})
+        return report(config, load_rows(config, tokenizer))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "cures"),
+    [
+        ([GOOD], {}, []),
+        ([GOOD, {"prompt": "a"}], {}, [("skip", "Leave out 1 row", 1)]),
+        ([GOOD, {"prompt": "a"}, {"prompt": "b"}], {}, [("skip", "Leave out 2 rows", 2)]),
+        ([GOOD, GOOD, GOOD], {}, [("dedupe", "Leave out 2 rows that came before", 2)]),
+        ([{"text": "a\x00"}], {}, [("convert", "Clean the text of 1 row", 1)]),
+        (
+            [{"prompt": LONG, "completion": "Yes."}],
+            {"max_length": 64},
+            [("skip", "Leave out 1 row", 1), ("trim", "Shorten up to 1 row", 1)],
+        ),
+        ([{"text": LONG}], {"max_length": 64}, []),  # cut, and nothing but its end could be left out
+        ([{"prompt": "a", "chosen": "b", "rejected": "b"}], {"objective": "dpo"}, [("skip", "Leave out 1 row", 1)]),
+    ],
+)
+def test_cures_that_would_help_are_offered_and_help(tokenizer, reported, tmp_path, rows, settings, cures):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes("".join(json.dumps(row) + "\n" for row in [*rows, {**GOOD, "prompt": "Another?"}]).encode())
+    if settings.get("objective"):
+        path.write_bytes(jsonl(*rows, {"prompt": "a", "chosen": "b", "rejected": "c"}))
+    offered = reported(path, **settings)["cures"]
+    assert [(cure["cure"], cure["label"], cure["rows"]) for cure in offered] == cures
+    if offered:
+        fixed = fix(path, tokenizer, *(cure["cure"] for cure in reversed(offered)), **settings)
+        assert reported(fixed.path, **settings)["cures"] == []
+
+
+def test_a_folder_is_offered_no_cure(reported, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_bytes(jsonl(GOOD, GOOD, {"prompt": "a"}))
+    found = reported(tmp_path / "data")
+    assert (found["cures"], found["usable"]) == ([], 2)
+    assert found["files"] == [str(tmp_path / "data" / "train.jsonl")]
+
+
+def test_lengths_are_told_in_a_file_of_their_own(reported, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("question,answer\na,b\n" + f"a,{LONG}\n,c\n")
+    found = reported(path, max_length=64)
+    sizes = np.load(found["lengths"])
+    assert (sizes.dtype, sizes.shape) == (np.int32, (2, 3))
+    assert sizes[:, 2].tolist() == [2, 3]
+    assert sizes[1, 0] == sizes[0, 0]  # the prompts
+    assert sizes[1, :2].sum() == found["longest"]
+    assert found["columns"] == {"names": ["question", "answer"], "used": {"prompt": "question", "completion": "answer"}}
+
+
+def test_old_lengths_leave_the_cache(reported, tmp_path):
+    path = tmp_path / "a.jsonl"
+    for rows in range(1, 40):
+        path.write_bytes(jsonl(*({"text": f"{n}"} for n in range(rows))))
+        last = reported(path)["lengths"]
+    kept = list((tmp_path / "home" / "cache" / "lengths").iterdir())
+    assert len(kept) == 32
+    assert last in map(str, kept)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return str(write_llama(tmp_path_factory.mktemp("llama"), layers=1))
+
+
+def run(tmp_path, *arguments, status=0):
+    """The last line that the command line prints, which is its answer; before it come stages."""
+    environment = {"TUNESMITH_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    argv = [sys.executable, "-m", "engine", *map(str, arguments), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == status, done.stderr + done.stdout
+    *stages, answer = map(json.loads, done.stdout.splitlines())
+    assert all((stage["event"], stage["name"]) == ("stage", "data") for stage in stages)
+    return answer
+
+
+def test_the_command_line_mends_what_check_found(model, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(GOOD, GOOD, {"prompt": "a"}) + '{"text": "naïve"}\n'.encode("latin-1"))
+    found = run(tmp_path, "check", path, "--model", model, status=2)
+    assert (found["rows"], found["usable"]) == (4, 2)
+    cures = [part for cure in found["cures"] for part in ("--cure", cure["cure"])]
+    assert cures == ["--cure", "skip", "--cure", "convert", "--cure", "dedupe"]
+    fixed = run(tmp_path, "fix", path, "--model", model, *cures)
+    assert fixed == {"path": str(tmp_path / "a (fixed).jsonl"), "rows": 2, "changed": 1, "left_out": 2}
+    again = run(tmp_path, "check", fixed["path"], "--model", model)
+    assert (again["rows"], again["usable"], again["cures"]) == (2, 2, [])
+
+
+def test_the_command_line_refuses_in_words(model, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(GOOD))
+    for arguments in (("--cure", "polish"), ("--cure", "skip", "--output", path)):
+        failed = run(tmp_path, "fix", path, "--model", model, *arguments, status=2)
+        assert failed["event"] == "failed"
+        assert failed["hint"].endswith(".")
+
+
+# The command line as it is, but that it tells of every block of rows.
+CHATTY = "import sys, engine.cli as cli; cli._SECONDS_BETWEEN_STAGES = 0; sys.exit(cli.main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("command", [["check"], ["fix", "--cure", "dedupe"], ["fix", "--cure", "convert"]])
+def test_stages_are_told_and_a_stop_leaves_nothing_behind(model, tmp_path, command):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl(*({"prompt": f"{n}?", "completion": LONG} for n in range(20_000))))
+    argv = [sys.executable, "-c", CHATTY, command[0], str(path), "--model", model, *command[1:], "--json"]
+    environment = {"TUNESMITH_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment) as child:
+        stage = json.loads(child.stdout.readline())
+        child.terminate()
+        rest = [json.loads(line) for line in child.stdout]
+    assert child.returncode == 130
+    assert (stage["event"], stage["name"]) == ("stage", "data")
+    assert 0 < stage["done"] < stage["total"]
+    assert all(line.get("event") == "stage" for line in rest)  # no answer: it would tell of a part only
+    assert [file.name for file in tmp_path.iterdir() if file.name != "home"] == ["a.jsonl"]
+    kept = [file for file in (tmp_path / "home").rglob("*") if file.is_file() and "tokens" in file.parts]
+    assert kept == []
