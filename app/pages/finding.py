@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QIntValidator
-from PySide6.QtWidgets import QComboBox, QLineEdit, QWidget
+from PySide6.QtWidgets import QComboBox, QLineEdit, QToolButton, QWidget
 
 from app.theme import font
 from app.widgets.basics import button, label, row
@@ -44,6 +44,8 @@ class Finding(QWidget):
         self.order.activated.connect(lambda index: self.ordered.emit(self.order.itemData(index)))
         self.text = self._line("Find in rows", "Search")
         self.text.setClearButtonEnabled(True)
+        for clear in self.text.findChildren(QToolButton):
+            clear.setAccessibleName("Clear the search")
         self.text.returnPressed.connect(self._seek)
         self.find_next = button("Find next", self._seek, help="The next row that holds this text")
         self.number = self._line("Go to row number", "")

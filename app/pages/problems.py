@@ -32,7 +32,7 @@ class Problems(Card):
         super().__init__(spacing=12)
         self.setAccessibleName("Problems in the data")
         self._title = label(bold=True)
-        self.more = button("", self._show_all, role="small")
+        self.more = button("Show all kinds", self._show_all, role="small")
         self.all = button(
             "Mend all",
             lambda: self.cure_requested.emit([cure.cure for cure in self._cures.values()]),
