@@ -12,10 +12,11 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from app.answers import Measured
-from app.calls import Call
+from app.job import Job
 from engine.config import GB, TrainConfig
 from engine.estimate import Plan
 from engine.events import Failed, Stage
+from engine.plans import Variant
 
 # An answer stays true when these change: memory does not depend on them, or, as with segment size and budget, each
 # size has an answer of its own and the budget is what it is held against.
@@ -25,59 +26,36 @@ _UNRELATED = frozenset({
 })  # fmt: skip
 
 
-class Probing(QObject):
+class Probing(Job):
     """Runs `probe` and keeps its last answer, together with the settings that it was made for.
 
     Signals:
-        changed(): a probe began, moved on, was answered, stopped or failed.
-        ended(): after the last three; the child is gone, and with it the memory that it held.
+        ended(): it was answered, stopped or failed; the child is gone, and with it the memory that it held.
     """
 
-    changed = Signal()
     ended = Signal()
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.busy = False
-        self.stopping = False
         self.stage: Stage | None = None
         self.failure: Failed | None = None
         self._answers: list[Measured] = []
         self._about: dict[str, Any] = {}
-        self._walks: dict[int, tuple[int, ...]] = {}
-        self._call: Call | None = None
+        self._walks: dict[int, Variant] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def start(self, config: TrainConfig, budget_bytes: int, plans: Sequence[Plan]) -> None:
         """Measures `config` within `budget_bytes`; `plans` are those in sight, so that the answer finds its bar."""
         if self.busy:
             return
-        self.busy, self.stopping, self.stage, self.failure, self._answers = True, False, None, None, []
-        self._about, self._walks = _about(config), {plan.segment_size: _walk(plan) for plan in plans}
+        self.stage, self.failure, self._answers = None, None, []
+        self._about, self._walks = _about(config), {plan.segment_size: plan.variant for plan in plans}
         self._scratch = tempfile.TemporaryDirectory(prefix="tunesmith-")
         settings = Path(self._scratch.name) / "config.json"
         # Auto would be taken anew by the child, which may find other memory free and then walk other plans.
         pinned = replace(config, memory_budget_gb=budget_bytes / GB)
         settings.write_text(json.dumps(pinned.to_mapping()), encoding="utf-8")
-        self._call = Call(self, "probe", "--config", str(settings), "--json")
-        self._call.progressed.connect(self._progressed)
-        self._call.answered.connect(self._answered)
-        self._call.failed.connect(self._failed)
-        self._call.stopped.connect(self._end)
-        self.changed.emit()
-
-    def stop(self) -> None:
-        """Ends the probe under way, without an answer."""
-        if self._call and not self.stopping:
-            self.stopping = True
-            self._call.stop()
-            self.changed.emit()
-
-    def close(self) -> None:
-        """Ends the probe and waits until its child is gone."""
-        if self._call:
-            self._call.cancel()
-            self._let_go()
+        self._begin("probe", "--config", str(settings), "--json")
 
     def answers(self, config: TrainConfig) -> list[Measured]:
         """What was measured, if it was for the settings in `config`."""
@@ -89,7 +67,7 @@ class Probing(QObject):
 
     def of_plan(self, config: TrainConfig, plan: Plan) -> Measured | None:
         """What was measured of this plan. None also where its segment size was walked in another way."""
-        if self._walks.get(plan.segment_size) != _walk(plan):
+        if self._walks.get(plan.segment_size) != plan.variant:
             return None
         return next((one for one in self.answers(config) if one.segment_size == plan.segment_size), None)
 
@@ -114,13 +92,9 @@ class Probing(QObject):
     def _let_go(self) -> None:
         if self._scratch:
             self._scratch.cleanup()
-        self._call = self._scratch = self.stage = None
-        self.busy = self.stopping = False
+        self._scratch = self.stage = None
+        super()._let_go()
 
 
 def _about(config: TrainConfig) -> dict[str, Any]:
     return {item.name: getattr(config, item.name) for item in fields(config) if item.name not in _UNRELATED}
-
-
-def _walk(plan: Plan) -> tuple[int, ...]:
-    return plan.segment_size, plan.kept, plan.tile, plan.keep_attention
