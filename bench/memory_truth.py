@@ -168,7 +168,7 @@ def measure(folder: Path, shape: Architecture, cell: Cell) -> Truth:
     hold_to(others + plan.limit_bytes, plan.parts["program"])
     stack = load_stack(open_folder(folder))
     add_adapter(stack.model, config)
-    steps = Steps(config, stack, plan_of(config, plan), 2)
+    steps = Steps(config, stack, plan_of(config, cell.variant), 2)
     batches = steps.batches(rows)
     for number in (1, 2):
         steps.take(number, batches)

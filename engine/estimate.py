@@ -24,18 +24,15 @@ from engine.plans import Variant, cost, row_limit, segment_sizes, variants
 class Plan:
     """A way to walk a step, its `cost` in time against other plans, and what its phases take before any correction."""
 
-    segment_size: int
-    kept: int
-    tile: int
-    keep_attention: bool
+    variant: Variant
     cost: float
     phases: tuple[Predicted, ...]
     correction: Correction = NO_CORRECTION
     largest_bytes: int = 0  # of the arrays that one operation makes
 
     @property
-    def variant(self) -> Variant:
-        return Variant(self.segment_size, self.kept, self.tile, self.keep_attention)
+    def segment_size(self) -> int:
+        return self.variant.segment_size
 
     @property
     def kind(self) -> str:
@@ -87,10 +84,7 @@ def plan(
     """The prediction for one variant, for rows of up to `longest` tokens; `sizes` where they are known already."""
     sizes = sizes or Sizes.of(shape, config, longest)
     return Plan(
-        variant.segment_size,
-        variant.kept,
-        variant.tile,
-        variant.keep_attention,
+        variant,
         cost(shape, config, longest, variant),
         tuple(phases(sizes, variant)),
         correction,
@@ -125,14 +119,14 @@ def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
         least = min(plans, key=lambda plan: plan.peak_bytes)
         return Suggestion(
             None,
-            f"Nothing fits: even {_name(least)} would need {_gb(least.peak_bytes)} of {budget}.",
+            f"Nothing fits: even {least.variant} would need {_gb(least.peak_bytes)} of {budget}.",
         )
     best = min(fitting, key=lambda plan: (plan.cost, plan.peak_bytes))
-    reason = f"{_name(best).capitalize()}: {_gb(best.peak_bytes)} of {budget}, predicted."
+    reason = f"{str(best.variant).capitalize()}: {_gb(best.peak_bytes)} of {budget}, predicted."
     faster = [plan for plan in plans if plan.cost < best.cost]
     if faster:
         nearest = min(faster, key=lambda plan: plan.peak_bytes)
-        reason += f" Faster would be {_name(nearest)}, which would need {_gb(nearest.peak_bytes)} GB."
+        reason += f" Faster would be {nearest.variant}, which would need {_gb(nearest.peak_bytes)} GB."
     else:
         reason += " No other is faster, by prediction."
     return Suggestion(best.segment_size, reason)
@@ -170,7 +164,7 @@ def choose(
     cure = f"Set the longest row (max_length) to {fits:,} tokens or less, " if fits else "Take a smaller model, "
     raise EngineError(
         f"Training would need {_gb(chosen.peak_bytes)} GB, by prediction, and the budget is "
-        f"{_gb(budget_bytes)} GB ({_name(chosen)}).",
+        f"{_gb(budget_bytes)} GB ({chosen.variant}).",
         cure + "lower the rows at a time (batch_size), or raise the memory budget.",
         kind="memory",
     )
@@ -217,15 +211,7 @@ def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, A
         "budget_bytes": budget,
         "length": min(longest, row_limit(config)),
         "calibrated": correction != NO_CORRECTION,
-        "plans": [
-            {
-                "segment_size": one.segment_size,
-                "kind": one.kind,
-                "peak_bytes": one.peak_bytes,
-                "parts": one.parts,
-            }
-            for one in all_plans
-        ],
+        "plans": [described(one) for one in all_plans],
         "suggested": {"segment_size": suggestion.segment_size, "reason": suggestion.reason},
         "remedies": [
             {
@@ -240,10 +226,16 @@ def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, A
     }
 
 
+def described(plan: Plan) -> dict[str, Any]:
+    """A plan as `estimate --json` and `probe --json` tell of it."""
+    return {
+        "segment_size": plan.segment_size,
+        "kind": plan.kind,
+        "peak_bytes": plan.peak_bytes,
+        "parts": plan.parts,
+    }
+
+
 def _gb(size: int) -> str:
     """GB to two digits after the point: with one, what does not fit can read like what does."""
     return f"{size / GB:.2f}"
-
-
-def _name(plan: Plan) -> str:
-    return f"segment size {plan.segment_size}" if plan.segment_size else "the whole model at once"

@@ -31,6 +31,9 @@ class Variant:
             return "whole"
         return "pieces" if self.keep_attention else "lean"
 
+    def __str__(self) -> str:
+        return f"segment size {self.segment_size}" if self.segment_size else "the whole model at once"
+
 
 def segment_sizes(shape: Architecture, config: TrainConfig) -> list[int]:
     """The segment sizes that are weighed: a few spread over the layers, the one that was set, and last the whole."""
@@ -52,6 +55,12 @@ def variants(shape: Architecture, config: TrainConfig, size: int) -> Iterator[Va
     for kept in sorted({shape.layers * quarter // 4 for quarter in range(4)}) if records else [0]:
         yield Variant(size, kept, TILE, True)
     yield Variant(size, 0, TILE, False)
+
+
+def leanest(config: TrainConfig) -> Variant:
+    """What takes least at the chosen segment size, of whatever model; a layer at a time where none is chosen."""
+    size = 1 if isinstance(config.segment_size, str) else config.segment_size
+    return Variant(size, kept=0, tile=TILE, keep_attention=False)
 
 
 def row_limit(config: TrainConfig) -> int:

@@ -24,7 +24,7 @@ from engine.events import Stage
 from engine.machine import budget_bytes, machine
 from engine.models.find import find_model
 from engine.models.folder import ModelFolder
-from engine.plans import TILE, Variant
+from engine.plans import Variant, leanest
 
 Tell = Callable[[Stage], None]
 Stop = Callable[[], bool]
@@ -118,26 +118,11 @@ def _answer(
     for variant, taken in found.items():
         # As it was measured, even where a corrected prediction would now walk this size in another way.
         entries[variant.segment_size] = {
-            **_described(estimate.plan(shape, config, longest, variant, now)),
+            **estimate.described(estimate.plan(shape, config, longest, variant, now)),
             "predicted_bytes": sum(before.applied(variant.kind, plain[variant].parts).values()),
             **taken.told(),
         }
     return {**answer, "plans": list(entries.values())}
-
-
-def _described(plan: estimate.Plan) -> dict[str, Any]:
-    return {
-        "segment_size": plan.segment_size,
-        "kind": plan.kind,
-        "peak_bytes": plan.peak_bytes,
-        "parts": plan.parts,
-    }
-
-
-def leanest(config: TrainConfig) -> Variant:
-    """What takes least at the chosen segment size, of whatever model; a layer at a time where none is chosen."""
-    size = 1 if isinstance(config.segment_size, str) else config.segment_size
-    return Variant(size, kept=0, tile=TILE, keep_attention=False)
 
 
 def _unpredicted(
@@ -154,7 +139,7 @@ def _unpredicted(
     if fitting:
         best, taken = min(fitting, key=lambda pair: pair[1].seconds)
         size: int | None = best.segment_size
-        words = f"{_name(best)}: {taken.footprint_bytes / GB:.2f} of {budget / GB:.2f} GB, measured."
+        words = f"{str(best).capitalize()}: {taken.footprint_bytes / GB:.2f} of {budget / GB:.2f} GB, measured."
     else:
         size, words = None, f"Nothing that was measured fits {budget / GB:.2f} GB. {reason.message}"
     return {
@@ -177,8 +162,7 @@ def _measured(config: TrainConfig, limits: dict[Variant, int], tell: Tell, stop:
         settings = Path(scratch) / "config.json"
         settings.write_text(json.dumps(config.to_mapping()), encoding="utf-8")
         for number, (variant, limit) in enumerate(limits.items(), start=1):
-            name = _name(variant)
-            message = f"Measuring {name[0].lower()}{name[1:]}, {number} of {len(limits)}"
+            message = f"Measuring {variant}, {number} of {len(limits)}"
             tell(Stage("probe", message, number - 1, len(limits)))
             found.append(_taken(settings, variant, limit, stop))
     return found
@@ -208,7 +192,7 @@ def _taken(settings: Path, variant: Variant, limit: int, stop: Stop) -> Taken:
         details = isolated.tail(errors)
     if "footprint_bytes" in answer:
         return Taken(**answer)
-    name = _name(variant)
+    name = str(variant).capitalize()
     if "ended_at_bytes" in answer:
         held, free = answer["ended_at_bytes"] / GB, allowed / GB
         return Taken(died=f"{name} needs more memory than is free: it was ended at {held:.2f} GB of {free:.2f}.")
@@ -230,7 +214,3 @@ def _object(line: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _name(variant: Variant) -> str:
-    return f"Segment size {variant.segment_size}" if variant.segment_size else "The whole model at once"

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine import estimate
 from engine.backend import mx
 from engine.config import TrainConfig
 from engine.data.batch import Batch, batches_of, layout_of
@@ -32,13 +31,13 @@ from engine.walk import Gradients
 Sized = tuple[Sequence[Item], Batch]
 
 
-def plan_of(config: TrainConfig, chosen: estimate.Plan | Variant) -> Plan:
-    """The plan as segmented backward takes it."""
+def plan_of(config: TrainConfig, variant: Variant) -> Plan:
+    """The walk as segmented backward takes it."""
     return Plan(
-        segment_size=chosen.segment_size,
-        kept=chosen.kept,
-        tile=chosen.tile,
-        keep_attention=chosen.keep_attention,
+        segment_size=variant.segment_size,
+        kept=variant.kept,
+        tile=variant.tile,
+        keep_attention=variant.keep_attention,
         head=config.head,
         head_chunk=config.head_chunk,
         head_epsilon=config.head_epsilon,

@@ -27,7 +27,7 @@ from engine.models.find import find_model
 from engine.models.folder import ModelFolder
 from engine.models.sample import is_ready
 from engine.models.stack import Stack
-from engine.probe import leanest
+from engine.plans import leanest
 from engine.runs import RunFolder, new_run_folder
 from engine.segmented import Plan
 from engine.steps import Sized, Steps, load_inside, plan_of
@@ -67,7 +67,7 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
     budget = budget_bytes(config, machine())
     try:
         chosen = _predicted(config, folder, rows, budget)
-        plan, predicted, limit = plan_of(config, chosen), chosen.predicted, chosen.limit_bytes
+        plan, predicted, limit = plan_of(config, chosen.variant), chosen.predicted, chosen.limit_bytes
     except EngineError as error:
         if error.kind != "unknown":
             raise

@@ -19,6 +19,7 @@ from engine.architecture import architecture
 from engine.config import GB, SETTINGS
 from engine.events import Predicted
 from engine.machine import Machine
+from engine.plans import Variant
 from engine.remedies import remedies
 
 
@@ -174,7 +175,7 @@ def test_every_part_of_the_memory_has_its_words(window, sidebar, budget_gb):
 
 def test_a_plan_far_beyond_the_budget_leaves_the_others_their_room(qtbot):
     def plan(size, gb):
-        return estimate.Plan(size, 0, 0, False, 1.0, (Predicted("head", 0, {"weights": int(gb * GB)}),))
+        return estimate.Plan(Variant(size, 0, 0, False), 1.0, (Predicted("head", 0, {"weights": int(gb * GB)}),))
 
     bars = PlanBars()
     qtbot.addWidget(bars)

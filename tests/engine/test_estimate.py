@@ -54,7 +54,7 @@ def test_every_phase_is_predicted_as_it_is_measured(plan, rows, length, limits, 
     ids = np.random.default_rng(0).integers(3, 250, length).astype(np.int32)
     chosen = estimate.plan(architecture_of(folder), config, length, PLANS[plan])
     mx.set_memory_limit(0)  # nothing runs ahead
-    steps = Steps(config, stack, plan_of(config, chosen), 2)
+    steps = Steps(config, stack, plan_of(config, chosen.variant), 2)
     batches = steps.batches([Example(1, ids, np.arange(length) > 0, 0)] * rows)
     measured = [steps.take(number, batches) for number in (1, 2)][-1]  # the moments are there from the second on
     resting = mx.get_active_memory() - others
