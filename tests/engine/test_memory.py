@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from engine import cli
 from engine.backend import mx, on_cpu
+from engine.commands import common
 from engine.config import GB
 from engine.events import Phase, Predicted, Started, Step, Warned, from_line, to_line
 from engine.machine import footprint_bytes
@@ -180,7 +180,7 @@ def test_a_prediction_without_parts_is_no_event():
 
 
 def test_a_warning_is_told_on_the_command_line(capsys):
-    cli._say(EVENTS[0])
+    common.say(EVENTS[0])
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == "Training holds 5.90 of 6.00 GB.\nClose programs.\n"

@@ -1,0 +1,1 @@
+"""The commands of the command line. Modules that load MLX are imported by the commands that need them."""
