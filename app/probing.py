@@ -55,7 +55,7 @@ class Probing(Job):
         # Auto would be taken anew by the child, which may find other memory free and then walk other plans.
         pinned = replace(config, memory_budget_gb=budget_bytes / GB)
         settings.write_text(json.dumps(pinned.to_mapping()), encoding="utf-8")
-        self._begin("probe", "--config", str(settings), "--json")
+        self._begin("probe", "--config", str(settings), "--json", "--stop-on-eof")
 
     def answers(self, config: TrainConfig) -> list[Measured]:
         """What was measured, if it was for the settings in `config`."""
