@@ -73,6 +73,8 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
     segments = [range(start, min(start + size, below)) for start in range(0, below, size)]
     attended = [0, *accumulate(layer.attended for layer in sizes.layers)]
     attended = [sum_ - attended[min(sizes.first_trained, below)] for sum_ in attended]
+    # The hidden states that wait at the starts of the first segments: of none, of one, and so on.
+    starts = [*accumulate((one.stop > sizes.first_trained for one in segments), initial=0)]
     share = sizes.adapter // (shape.layers - sizes.first_trained)
     # On a GPU the adapter computes in the model's own dtype, in a copy.
     copies = sizes.adapter * shape.item_bytes // FLOAT32 if shape.item_bytes < FLOAT32 else 0
@@ -88,10 +90,6 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
     def phase(name: str, number: int, /, **parts: int) -> Predicted:
         named = {part.replace("_", " "): size for part, size in parts.items() if size > 0}
         return Predicted(name, number, {**fixed, **named})
-
-    def boundaries(segment: int) -> int:
-        """The hidden states that wait at the start of this segment and of those below it."""
-        return sum(one.stop > sizes.first_trained for one in segments[: segment + 1])
 
     def shared(index: int, slopes: bool = False) -> int:
         """Keys and values that wait for layers above `index`, or their gradients besides."""
@@ -109,14 +107,14 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
             "forward",
             number,
             gradients=waiting,
-            boundaries=(boundaries(number) + (len(segment) > 1)) * hidden
+            boundaries=(starts[number + 1] + (len(segment) > 1)) * hidden
             if variant.tile
-            else boundaries(number) * hidden,
+            else starts[number + 1] * hidden,
             kept_attention=keeps(segment.stop - 1),
             shared_keys_and_values=shared(segment.stop - 1),
             working=copies + max(layer.forward if variant.tile else layer.unrecorded for layer in at_work),
         )
-    waits = boundaries(len(segments)) * hidden
+    waits = starts[-1] * hidden
     common = {
         "gradients": waiting,
         "kept_attention": keeps(below),
@@ -159,7 +157,7 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
             "backward",
             number,
             gradients=waiting + done * share,
-            boundaries=(boundaries(number) + inside + 1) * hidden,
+            boundaries=(starts[number + 1] + inside + 1) * hidden,
             kept_attention=keeps(segment.stop - 1),
             shared_keys_and_values=shared(segment.stop - 1, slopes=True),
             segment=0 if variant.tile else sum(layer.saved for layer in at_work),

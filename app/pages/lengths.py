@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from app import words
@@ -63,6 +64,11 @@ class LengthsView(QWidget):
             self.chart.show_lengths(self._lengths, limit)
         elif limit != self.chart.max_length and not self.chart.held:
             self.chart.show_max_length(limit)
+        if self.isVisible():  # else when it comes into sight
+            self._foretell(self.chart.max_length)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
         self._foretell(self.chart.max_length)
 
     def _loaded(self, path: str) -> Lengths:
