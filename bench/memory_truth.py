@@ -26,7 +26,7 @@ from bench.measure import print_table
 from engine import estimate
 from engine.architecture import Architecture, architecture
 from engine.backend import mx, nn, on_cpu
-from engine.calibration import Correction
+from engine.calibration import Correction, fitted
 from engine.config import GB, TrainConfig
 from engine.data.tokenize import Example, Item, Pair
 from engine.memory import hold_to
@@ -178,13 +178,16 @@ def measure(folder: Path, shape: Architecture, cell: Cell) -> Truth:
 
 def learned(truths: list[Truth]) -> dict[str, Correction]:
     """What a probe of each way to walk would teach, by model."""
-    factors: dict[str, dict[str, float]] = defaultdict(dict)
+    points: dict[str, dict[str, list[tuple[int, int]]]] = defaultdict(lambda: defaultdict(list))
     for one in truths:
         if one.cell.objective == "sft" and (one.cell.rows, one.cell.tokens) == PROBED:
             rests = one.plan.parts["weights"] + one.plan.parts["adapter"]
-            factor = (one.peak_bytes - one.resting_bytes) / (one.predicted_bytes - rests)
-            factors[one.cell.model][one.plan.kind] = max(factor, factors[one.cell.model].get(one.plan.kind, 0.0))
-    return {model: Correction(factors=found) for model, found in factors.items()}
+            taken = one.peak_bytes - one.resting_bytes
+            points[one.cell.model][one.plan.kind].append((one.predicted_bytes - rests, taken))
+    return {
+        model: Correction(lines={kind: fitted(found) for kind, found in kinds.items()})
+        for model, kinds in points.items()
+    }
 
 
 def corrected(one: Truth, correction: Correction) -> int:

@@ -6,9 +6,10 @@ import hashlib
 import importlib.metadata
 import json
 import logging
-import math
 import platform
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -29,29 +30,60 @@ log = logging.getLogger(__name__)
 PROGRAM, RESTING = "program", ("weights", "adapter")
 # Bytes that no machine has.
 _ABSURD = 2**50
+# Measurements of one way to walk that are kept, and how far apart two must lie to tell a factor from a constant.
+_POINTS, _APART = 8, 1.5
+
+
+@dataclass(frozen=True)
+class Line:
+    """What comes and goes took `factor` times the predicted bytes and `constant_bytes`."""
+
+    factor: float = 1.0
+    constant_bytes: float = 0.0
+
+    def at(self, predicted_bytes: int) -> float:
+        return self.factor * predicted_bytes + self.constant_bytes
+
+
+def fitted(points: Iterable[tuple[int, int]]) -> Line:
+    """The line that measurements of one way to walk lie on, none above it. `points`: predicted, measured bytes.
+
+    Batches of one size can't tell a factor from a constant. What was predicted too high is then a factor: a layer that
+    stands for narrower ones is counted too high in every batch. What was predicted too low is a constant: all arrays
+    that grow with a batch are counted, but not what a device has under way beside them.
+    """
+    points = sorted(points)
+    ratios = [measured / predicted for predicted, measured in points]
+    line = Line(min(1.0, max(ratios)))
+    if points[-1][0] >= _APART * points[0][0]:
+        factor, constant = statistics.linear_regression(*zip(*points, strict=True))
+        if constant < 0:
+            line = Line(max(ratios))
+        elif factor > 0:
+            line = Line(factor, constant)
+    above = max(measured - line.at(predicted) for predicted, measured in points)
+    return Line(line.factor, line.constant_bytes + max(0.0, above))
 
 
 @dataclass(frozen=True)
 class Correction:
-    """How predictions are put right: what was measured in place of what rests, a factor for what comes and goes.
+    """How predictions are put right: what was measured in place of what rests, a line for what comes and goes.
 
-    `factors` are by the way that a plan walks the layers, `engine.estimate.Plan.kind`.
+    `lines` are by the way that a plan walks the layers, `engine.estimate.Plan.kind`.
     """
 
     program_bytes: int | None = None
     resting_bytes: int | None = None
-    factors: Mapping[str, float] = field(default_factory=dict)
+    lines: Mapping[str, Line] = field(default_factory=dict)
 
     def applied(self, kind: str, parts: dict[str, int]) -> dict[str, int]:
         """The parts of a prediction, in bytes, put right for a plan of `kind`.
 
         A kind that was not measured takes the mean of those that were.
         """
-        if self == NO_CORRECTION:
-            return parts
-        mean = math.fsum(self.factors.values()) / len(self.factors) if self.factors else 1.0
-        factor = self.factors.get(kind, mean)
-        corrected = {name: round(size * factor) for name, size in parts.items()}
+        moving = sum(size for name, size in parts.items() if name not in (PROGRAM, *RESTING))
+        scale = self._line(kind).at(moving) / moving if moving else 1.0
+        corrected = {name: round(size * scale) for name, size in parts.items()}
         corrected.update({name: parts[name] for name in (PROGRAM, *RESTING) if name in parts})
         resting = sum(parts.get(name, 0) for name in RESTING)
         if self.resting_bytes is not None and resting:
@@ -61,6 +93,14 @@ class Correction:
         if self.program_bytes is not None:
             corrected[PROGRAM] = self.program_bytes
         return corrected
+
+    def _line(self, kind: str) -> Line:
+        if kind in self.lines or not self.lines:
+            return self.lines.get(kind, Line())
+        known = self.lines.values()
+        return Line(
+            statistics.fmean(line.factor for line in known), statistics.fmean(line.constant_bytes for line in known)
+        )
 
 
 NO_CORRECTION = Correction()
@@ -87,19 +127,27 @@ class _Kept:
     """A model's entry in the file. What rests is by adapter, the rest holds for all."""
 
     program_bytes: int
-    factors: dict[str, float]
+    points: dict[str, list[tuple[int, int]]]  # by the way to walk: predicted, measured bytes; the latest last
     resting_bytes: dict[str, int]
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> _Kept:
         """The entry, checked. ValueError, KeyError, TypeError or AttributeError where it is none."""
-        factors = {str(kind): float(factor) for kind, factor in entry["factors"].items()}
-        kept = cls(int(entry["program_bytes"]), factors, {str(k): int(v) for k, v in entry["resting_bytes"].items()})
+        points = {
+            str(kind): [(int(predicted), int(measured)) for predicted, measured in found]
+            for kind, found in entry["points"].items()
+        }
+        kept = cls(int(entry["program_bytes"]), points, {str(k): int(v) for k, v in entry["resting_bytes"].items()})
         if not all(0 <= size < _ABSURD for size in (kept.program_bytes, *kept.resting_bytes.values())):
             raise ValueError("no size in bytes")
-        if not all(0 < factor < math.inf for factor in factors.values()):
-            raise ValueError("no factor")
+        if not all(found and all(0 < size < _ABSURD for pair in found for size in pair) for found in points.values()):
+            raise ValueError("no measurement")
         return kept
+
+    def with_points(self, kind: str, found: dict[int, int]) -> list[tuple[int, int]]:
+        """The points of a kind, with what was now `found` in place of what was known of the same batch."""
+        known = dict(self.points.get(kind, ()))
+        return [*((size, known[size]) for size in known if size not in found), *found.items()][-_POINTS:]
 
 
 def correction_for(shape: Architecture, config: TrainConfig) -> Correction:
@@ -110,27 +158,28 @@ def correction_for(shape: Architecture, config: TrainConfig) -> Correction:
     kept = _read().get(_key(shape))
     if kept is None:
         return NO_CORRECTION
-    return Correction(kept.program_bytes, kept.resting_bytes.get(_adapter(shape, config)), kept.factors)
+    lines = {kind: fitted(points) for kind, points in kept.points.items()}
+    return Correction(kept.program_bytes, kept.resting_bytes.get(_adapter(shape, config)), lines)
 
 
 def keep(shape: Architecture, config: TrainConfig, measured: Sequence[Measured]) -> Correction:
     """Learns from what was measured, at least one plan, and returns what holds from now on.
 
-    A plan's factor is how many times its arrays took what was predicted, by MLX's own count. What the process held
-    above that count goes into the program's part: it is about the same for short rows and long ones, and as a factor
-    would make nonsense of long ones. Of several plans the most counts. EngineError(kind="disk") where it can't be kept.
+    What a plan's arrays took is MLX's own count. What the process held above that count goes into the program's part:
+    it is about the same for short rows and long ones. Of several plans the most counts. EngineError(kind="disk") where
+    it can't be kept.
     """
     everything = _read()
     before = everything.get(_key(shape), _Kept(0, {}, {}))
     resting = max(one.resting_bytes for one in measured)
-    factors: dict[str, float] = {}
+    found: dict[str, dict[int, int]] = defaultdict(dict)
     for one in measured:
         if one.moving_bytes and one.peak_bytes > resting:
-            factor = (one.peak_bytes - resting) / one.moving_bytes
-            factors[one.kind] = max(factor, factors.get(one.kind, 0.0))
+            of_kind = found[one.kind]
+            of_kind[one.moving_bytes] = max(one.peak_bytes - resting, of_kind.get(one.moving_bytes, 0))
     everything[_key(shape)] = _Kept(
         program_bytes=max(max(0, one.footprint_bytes - one.peak_bytes) for one in measured),
-        factors=before.factors | factors,
+        points=before.points | {kind: before.with_points(kind, points) for kind, points in found.items()},
         resting_bytes=before.resting_bytes | {_adapter(shape, config): resting},
     )
     try:

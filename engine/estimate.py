@@ -47,7 +47,7 @@ class Plan:
     @cached_property
     def parts(self) -> dict[str, int]:
         """What the phase that takes most is made of."""
-        # A correction changes all that comes and goes by one factor, so the worst phase stays the worst.
+        # A correction grows with what comes and goes, so the worst phase stays the worst.
         worst = max((phase.parts for phase in self.phases), key=lambda parts: sum(parts.values()))
         return self.correction.applied(self.kind, worst)
 

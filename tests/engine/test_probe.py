@@ -14,7 +14,7 @@ from tiny_models import write_llama
 
 from engine import isolated
 from engine.architecture import architecture
-from engine.calibration import NO_CORRECTION, Correction, Measured, correction_for, keep
+from engine.calibration import NO_CORRECTION, Correction, Line, Measured, correction_for, fitted, keep
 from engine.config import TrainConfig
 from engine.data import load_tokenizer
 from engine.data.largest import largest_rows, tokens_a_row
@@ -63,10 +63,11 @@ def written(settings, path):
     return path
 
 
-def measured(kind="lean", **changes):
+def measured(kind="lean", predicted=20 * MB, **changes):
     """50 MB of program, 100 at rest, and 30 that came and went where 20 were predicted."""
+    moving = {"head": 5 * MB, "working": predicted - 5 * MB}
     found = {
-        "parts": {"program": 350 * MB, "weights": 70 * MB, "adapter": 20 * MB, "head": 5 * MB, "working": 15 * MB},
+        "parts": {"program": 350 * MB, "weights": 70 * MB, "adapter": 20 * MB} | moving,
         "footprint_bytes": 180 * MB,
         "peak_bytes": 130 * MB,
         "resting_bytes": 100 * MB,
@@ -238,28 +239,63 @@ def test_a_real_fault_is_an_error(config, tmp_path, fault):
     assert error.value.hint
 
 
-def test_a_correction_scales_what_comes_and_goes():
-    correction = Correction(60 * MB, 99 * MB, {"whole": 2.0, "lean": 1.0})
-    parts = {"program": 350 * MB, "weights": 20 * MB, "adapter": 13 * MB, "working": 10 * MB}
+def test_a_correction_changes_what_comes_and_goes():
+    correction = Correction(60 * MB, 99 * MB, {"whole": Line(2.0), "lean": Line(1.0, 4 * MB)})
+    parts = {"program": 350 * MB, "weights": 20 * MB, "adapter": 13 * MB, "working": 6 * MB, "head": 2 * MB}
     rest = {"program": 60 * MB, "weights": 60 * MB, "adapter": 39 * MB}
-    assert correction.applied("whole", parts) == rest | {"working": 20 * MB}
-    assert correction.applied("lean", parts) == rest | {"working": 10 * MB}
-    assert correction.applied("pieces", parts) == rest | {"working": 15 * MB}
+    assert correction.applied("whole", parts) == rest | {"working": 12 * MB, "head": 4 * MB}
+    # The constant is shared out by what the parts take.
+    assert correction.applied("lean", parts) == rest | {"working": 9 * MB, "head": 3 * MB}
+    # A way that was not measured takes the mean of those that were: 1.5 and 2 MB.
+    assert correction.applied("pieces", parts) == rest | {"working": 10.5 * MB, "head": 3.5 * MB}
     assert NO_CORRECTION.applied("whole", parts) == parts
+
+
+@pytest.mark.parametrize(
+    ("points", "line"),
+    [
+        ([(100, 90)], Line(0.9)),  # one batch, too high: a factor
+        ([(100, 130)], Line(1.0, 30)),  # one batch, too low: a constant
+        ([(100, 130), (110, 120)], Line(1.0, 30)),  # near one another: the same, and the most counts
+        ([(100, 130), (200, 250)], Line(1.2, 10)),  # apart: the line through both
+        ([(200, 250), (100, 130)], Line(1.2, 10)),
+        ([(100, 100), (200, 220)], Line(1.1)),  # a constant below nothing is none, and nothing lies above
+        ([(100, 130), (200, 120)], Line(1.0, 30)),  # less for more is noise
+        ([(100, 130), (200, 260), (300, 330)], Line(1.0, 60)),  # none above the line
+    ],
+)
+def test_a_line_is_fitted_to_what_was_measured(points, line):
+    found = fitted(points)
+    assert found.factor == pytest.approx(line.factor)
+    assert found.constant_bytes == pytest.approx(line.constant_bytes)
+    assert all(measured <= found.at(predicted) + 1e-9 for predicted, measured in points)
 
 
 def test_what_is_kept_holds_for_this_model_and_adapter(config, tmp_path):
     shape = architecture(Path(config.model))
     assert correction_for(shape, config) == NO_CORRECTION
-    assert keep(shape, config, [measured()]) == Correction(50 * MB, 100 * MB, {"lean": 1.5})
+    assert keep(shape, config, [measured()]) == Correction(50 * MB, 100 * MB, {"lean": Line(1.0, 10 * MB)})
     both = keep(shape, config, [measured("whole", peak_bytes=120 * MB), measured("whole", footprint_bytes=190 * MB)])
     # Of two the one that took more; what was known of the other kind stays.
-    assert both == Correction(60 * MB, 100 * MB, {"lean": 1.5, "whole": 1.5})
+    assert both == Correction(60 * MB, 100 * MB, {"lean": Line(1.0, 10 * MB), "whole": Line(1.0, 10 * MB)})
     assert correction_for(shape, config) == both
     assert correction_for(shape, config.updated({"rank": 8})) == replace(both, resting_bytes=None)
     other = architecture(write_llama(tmp_path / "other", layers=4))
     assert correction_for(other, config) == NO_CORRECTION
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["measured.json"]
+
+
+def test_two_batches_teach_a_line_and_the_latest_measurement_of_each_counts(config):
+    shape = architecture(Path(config.model))
+    keep(shape, config, [measured(peak_bytes=900 * MB)])
+    keep(shape, config, [measured(predicted=40 * MB, peak_bytes=150 * MB)])
+    kept = keep(shape, config, [measured()])
+    assert kept.lines["lean"].factor == pytest.approx(1.0)
+    assert kept.lines["lean"].constant_bytes == pytest.approx(10 * MB)
+    for size in range(60, 70):
+        kept = keep(shape, config, [measured(predicted=size * MB, peak_bytes=(100 + size) * MB)])
+    # The file doesn't grow for ever: what was measured first is forgotten first.
+    assert kept.lines["lean"] == Line()
 
 
 @pytest.mark.parametrize(
@@ -268,17 +304,20 @@ def test_what_is_kept_holds_for_this_model_and_adapter(config, tmp_path):
         lambda text: "",
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
-        lambda text: text.replace("1.5", "-1.5"),
-        lambda text: text.replace("1.5", "NaN"),
-        lambda text: text.replace("1.5", "null"),
+        lambda text: text.replace(str(30 * MB), "-1"),
+        lambda text: text.replace(str(30 * MB), "NaN"),
+        lambda text: text.replace(str(30 * MB), "null"),
         lambda text: text.replace(str(50 * MB), str(10**30)),
         lambda text: text.replace("program_bytes", "program"),
+        lambda text: text.replace('"lean": [', '"whole": [], "lean": ['),
     ],
 )
 def test_a_damaged_file_is_no_correction(config, tmp_path, damage):
     shape, file = architecture(Path(config.model)), tmp_path / "home" / "measured.json"
     kept = keep(shape, config, [measured()])
-    file.write_text(damage(file.read_text()))
+    whole = file.read_text()
+    assert damage(whole) != whole
+    file.write_text(damage(whole))
     assert correction_for(shape, config) == NO_CORRECTION
     assert keep(shape, config, [measured()]) == kept
 

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 from tiny_models import write_llama
 
 from engine.architecture import architecture
-from engine.calibration import Correction
+from engine.calibration import Correction, Line
 from engine.config import SETTINGS, TrainConfig
 from engine.estimate import plans
 from engine.remedies import remedies
@@ -116,7 +116,7 @@ def test_an_adapter_to_go_on_with_is_not_made_smaller(shape, tmp_path):
 
 
 def test_what_was_measured_is_in_the_remedies(shape):
-    config, correction = TrainConfig(), Correction(program_bytes=10**9, factors={"pieces": 1.5})
+    config, correction = TrainConfig(), Correction(program_bytes=10**9, lines={"pieces": Line(1.5)})
     before = least(shape, config, correction)
     assert before > 10**9
     for one in remedies(shape, config, LONGEST, 10**9, correction):
