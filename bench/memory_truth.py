@@ -1,4 +1,4 @@
-"""Predicted peaks against measured ones: `python -m bench.memory_truth [--cells N]`.
+"""Predicted peaks against measured ones: `python -m bench.memory_truth [--cells N] [--model M]`.
 
 Models with random weights, as wide as real ones and with fewer layers: Llama, Gemma 4 (windows,
 shared keys and values, per-layer inputs) and Qwen 3 with a vocabulary of 151,936. Two real steps a cell; peaks are
@@ -225,13 +225,14 @@ def _named(way: Variant) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cells", type=int, default=1000, help="at most so many of each model")
+    parser.add_argument("--model", action="append", choices=[*MODELS], help="just this one; can be given again")
     arguments = parser.parse_args()
     device = "CPU" if on_cpu() else mx.device_info()["device_name"]
     print(f"{device}, MLX {version('mlx')}")
     truths: list[Truth] = []
     suggestions = []
     with tempfile.TemporaryDirectory() as scratch:
-        for model in MODELS:
+        for model in arguments.model or MODELS:
             folder = write_model(Path(scratch) / model, model)
             shape = architecture(folder)
             for cell in list(cells(model))[: arguments.cells]:

@@ -45,7 +45,7 @@ has_fast_blas = sys.platform != "linux" or _load_openblas()
 import mlx.core as mx  # noqa: E402
 import mlx.nn as nn  # noqa: E402
 
-__all__ = ["compute_dtype", "compute_next", "exp_now", "has_fast_blas", "mx", "nn", "on_cpu"]
+__all__ = ["compute_dtype", "compute_next", "compute_now", "exp_now", "has_fast_blas", "mx", "nn", "on_cpu"]
 
 
 def on_cpu() -> bool:
@@ -56,6 +56,17 @@ def on_cpu() -> bool:
 def compute_dtype(stored: mx.Dtype) -> mx.Dtype:
     """The dtype to hold weights in: the model's own on a GPU, float32 on the CPU, where half precision crawls."""
     return mx.float32 if on_cpu() else stored
+
+
+def compute_now(*arrays: mx.array) -> None:
+    """Computes arrays and has what they were made of given back.
+
+    On a GPU a thread of MLX's frees it some time after an evaluation ends: of a head's chunks up to sixteen were seen
+    alive on an H200.
+    """
+    mx.eval(*arrays)
+    if not on_cpu():
+        mx.synchronize()
 
 
 def compute_next(*arrays: mx.array | list[mx.array]) -> None:

@@ -46,23 +46,20 @@ class Line:
 
 
 def fitted(points: Iterable[tuple[int, int]]) -> Line:
-    """The line that measurements of one way to walk lie on, none above it. `points`: predicted, measured bytes.
+    """The line that measurements of one way to walk lie on or below. `points`: predicted, measured bytes.
 
-    Batches of one size can't tell a factor from a constant. What was predicted too high is then a factor: a layer that
-    stands for narrower ones is counted too high in every batch. What was predicted too low is a constant: all arrays
-    that grow with a batch are counted, but not what a device has under way beside them.
+    What was predicted too high is a factor: a layer that stands for narrower ones is counted too high in every batch.
+    What was predicted too low is a constant, as all arrays that grow with a batch are counted, but not what a device
+    has under way beside them; unless batches of several sizes tell that it grows.
     """
-    points = sorted(points)
+    points = list(points)
     ratios = [measured / predicted for predicted, measured in points]
-    line = Line(min(1.0, max(ratios)))
-    if points[-1][0] >= _APART * points[0][0]:
-        factor, constant = statistics.linear_regression(*zip(*points, strict=True))
-        if constant < 0:
-            line = Line(max(ratios))
-        elif factor > 0:
-            line = Line(factor, constant)
-    above = max(measured - line.at(predicted) for predicted, measured in points)
-    return Line(line.factor, line.constant_bytes + max(0.0, above))
+    sizes = [predicted for predicted, _ in points]
+    factor = min(1.0, max(ratios))
+    if max(sizes) >= _APART * min(sizes):
+        slope, _ = statistics.linear_regression(*zip(*points, strict=True))
+        factor = min(max(factor, slope), max(ratios))
+    return Line(factor, max(0.0, *(measured - factor * predicted for predicted, measured in points)))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine import blocked_head
-from engine.backend import mx, on_cpu
+from engine.backend import compute_now, mx, on_cpu
 from engine.logits import Head, Softmax
 
 __all__ = ["Head", "HeadPlan", "choose_head", "log_probabilities", "unit_gradients"]
@@ -73,7 +73,7 @@ def log_probabilities(head: Head, hidden: mx.array, targets: mx.array, plan: Hea
         else:
             *_, softmax = _powers(head, hidden[part], targets[part, None])
             log_p = softmax.log_p
-        mx.eval(log_p)
+        compute_now(log_p)
         found.append(log_p)
     return mx.concatenate(found)
 

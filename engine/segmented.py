@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.backend import mx
+from engine.backend import compute_now, mx
 from engine.data.batch import Batch
 from engine.heads import HeadPlan, choose_head, log_probabilities, unit_gradients
 from engine.memory import PhaseMeter
@@ -153,7 +153,7 @@ class _Top:
     def settle(self) -> None:
         """Evaluates the head chunk by chunk, then what the objective makes of it."""
         for log_p, unit in self._chunks:
-            mx.eval(log_p, unit)
+            compute_now(log_p, unit)
         self._chunks = []
         mx.eval(self._outcome.loss, self._outcome.slopes)
         self.loss = float(np.array(self._outcome.loss))
