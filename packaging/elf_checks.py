@@ -16,7 +16,10 @@ def of(bundle: Bundle) -> list[Finding]:
 
 
 def libraries(bundle: Bundle, paths: list[Path]) -> Finding:
-    """Each library that a file needs is a desktop's own or inside, and no search path leads out."""
+    """Each library that a file needs is a desktop's own or inside.
+
+    A search path that leads out, such as Python's own to where it was installed, counts for nothing and does no harm.
+    """
     problems = []
     # PyInstaller's program has the loader look in the modules' folder first.
     common = {path.name for path in bundle.libraries.iterdir()}
@@ -27,11 +30,9 @@ def libraries(bundle: Bundle, paths: list[Path]) -> Finding:
         except ELFError as error:
             problems.append(f"{name} can't be read: {error}.")
             continue
-        folders = {rpath: elf.folder(rpath, path) for rpath in needs.rpaths if rpath}
-        outside = [rpath for rpath, folder in folders.items() if folder is None]
-        problems += [f"{name} searches {rpath}, which other machines don't have." for rpath in outside]
+        folders = [folder for rpath in needs.rpaths if (folder := elf.folder(rpath, path))]
         for library in needs.libraries:
-            beside = any(folder and (folder / library).is_file() for folder in folders.values())
+            beside = any((folder / library).is_file() for folder in folders)
             if not (beside or library in common or elf.is_system(library)):
                 problems.append(f"{name} needs {library}, which is neither in the bundle nor part of a desktop.")
     return Finding("libraries", f"all that {len(paths)} ELF files need are inside or a desktop's own", problems)

@@ -48,6 +48,18 @@ def no_leftovers(bundle: Bundle) -> Finding:
     return Finding("leftovers", "no tests, headers or caches", problems)
 
 
+def names_apart(bundle: Bundle) -> Finding:
+    """Two names that differ in case alone are one on most Macs: of two files or folders one is lost."""
+    paths = {bundle.root / parent for path in files(bundle.root) for parent in path.relative_to(bundle.root).parents}
+    seen: dict[tuple[Path, str], Path] = {}
+    problems = []
+    for path in sorted(paths | set(files(bundle.root))):
+        first = seen.setdefault((path.parent, path.name.casefold()), path)
+        if first != path:
+            problems.append(f"{bundle.name(first)} and {bundle.name(path)} are one name on a Mac.")
+    return Finding("names", "no two differ in case alone", problems)
+
+
 def links_stay_inside(bundle: Bundle) -> Finding:
     """A link that is absolute, leads out or leads nowhere breaks where the bundle is moved to."""
     problems = []

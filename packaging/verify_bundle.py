@@ -25,6 +25,7 @@ def verify(root: Path, limit_mb: int = LIMIT_MB) -> list[Finding]:
     findings = [
         file_checks.size_within(bundle, limit_mb),
         file_checks.no_leftovers(bundle),
+        file_checks.names_apart(bundle),
         file_checks.links_stay_inside(bundle),
     ]
     findings += macho_checks.of(bundle)

@@ -166,6 +166,14 @@ def test_one_thing_wrong(app, spoil, check, sentence, capsys):
     assert sentence in capsys.readouterr().out
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="where the two can't lie side by side")
+def test_names_that_differ_in_case_alone(app):
+    for name in ("PyYAML", "pyyaml"):
+        write(app / "Contents" / "Resources" / name / "METADATA")
+    sentence = "Contents/Resources/PyYAML and Contents/Resources/pyyaml are one name on a Mac."
+    assert problems(app) == {"names": [sentence]}
+
+
 def test_what_is_no_macho_though_it_begins_like_one(app):
     write(app / "Contents" / "Resources" / "Some.class", bytes.fromhex("cafebabe00000041"))  # Java 21
     assert problems(app) == {}
