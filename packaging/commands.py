@@ -19,22 +19,28 @@ class Run(Protocol):
 
 
 def run(*argv: str | Path, env: Mapping[str, str] | None = None) -> str:
-    """Shows a command and runs it: its standard output. EngineError where it can't be started or fails."""
+    """Shows a command and runs it: its standard output, which is printed line by line as it comes.
+
+    EngineError where it can't be started or fails.
+    """
     show(*argv, env=env)
+    lines = []
     try:
-        done = subprocess.run(argv, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True, check=False)
+        with subprocess.Popen(argv, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True) as child:
+            for line in child.stdout or ():
+                print(line, end="", flush=True)
+                lines.append(line)
     except OSError as error:
         raise EngineError(
             f"{argv[0]} could not be started: {error.strerror or error}.",
             "Install what packaging/README.md names, then build again.",
         ) from error
-    print(done.stdout, end="", flush=True)
-    if done.returncode:
+    if child.returncode:
         raise EngineError(
-            f"{shlex.join(map(str, argv[:3]))} … failed with status {done.returncode}.",
+            f"{shlex.join(map(str, argv[:3]))} … failed with status {child.returncode}.",
             "What it says above tells why.",
         )
-    return done.stdout
+    return "".join(lines)
 
 
 def show(*argv: str | Path, env: Mapping[str, str] | None = None) -> None:
