@@ -1,4 +1,4 @@
-"""Where the window keeps its log and its settings, and where its resources lie."""
+"""Where the window keeps its log, its settings and the sample's data, and where its resources lie."""
 
 from __future__ import annotations
 
