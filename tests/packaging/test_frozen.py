@@ -81,7 +81,8 @@ def test_data_is_read(write, ask, tmp_path):
     data = tmp_path / f"données.{write.__name__.removeprefix('write_')}"
     write(data, [{"prompt": f"What follows {number}?", "completion": str(number + 1)} for number in range(6)])
     model = write_llama(tmp_path / "model", layers=2)
-    assert json.loads(ask("check", str(data), "--model", str(model), "--json"))["usable"] == 6
+    answer = ask("check", str(data), "--model", str(model), "--json").splitlines()[-1]
+    assert json.loads(answer)["usable"] == 6
 
 
 @pytest.mark.parametrize("name", CONFIGS)
