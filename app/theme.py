@@ -140,4 +140,4 @@ def _style_sheet(c: Colors) -> str:
         "icons": (RESOURCES / "icons").as_posix().replace("\\", "\\\\").replace('"', '\\"'),
         "shade": "dark" if c.dark else "light",
     }
-    return re.sub(r"@(\w+)", lambda name: names[name[1]], text)
+    return re.sub(rf"@({'|'.join(names)})\b", lambda name: names[name[1]], text)
