@@ -19,6 +19,7 @@ ICON = RESOURCES / "icons" / "tunesmith.svg"
 SAMPLE_DATA = RESOURCES / "samples" / "bookings.jsonl"
 SAMPLE_HELD_OUT = RESOURCES / "samples" / "bookings_held_out.jsonl"
 SAMPLE_PRESET = RESOURCES / "presets" / "bookings.toml"
+LOGS = ("app", "engine")
 
 
 def _own_home() -> Path | None:
@@ -73,7 +74,10 @@ def settings() -> QSettings:
 
 
 def start_log() -> logging.Handler | None:
-    """Sends the app's log to `log_file`; None where the disk refuses, which must not keep the window shut."""
+    """Sends the app's log, and the engine's in this process, to `log_file`.
+
+    None where the disk refuses, which must not keep the window shut.
+    """
     try:
         log_file().parent.mkdir(parents=True, exist_ok=True)
         handler = logging.handlers.RotatingFileHandler(
@@ -82,7 +86,7 @@ def start_log() -> logging.Handler | None:
     except OSError:
         return None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("app")
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
+    for name in LOGS:
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(logging.INFO)
     return handler

@@ -41,7 +41,8 @@ def test_paths_do_not_tell_whose_they_are(monkeypatch, text, told):
 def log(home):
     handler = places.start_log()
     yield logging.getLogger("app.test")
-    logging.getLogger("app").removeHandler(handler)
+    for name in places.LOGS:
+        logging.getLogger(name).removeHandler(handler)
     handler.close()
 
 
