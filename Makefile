@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # make setup BACKEND=cuda13 installs MLX for an NVIDIA GPU instead; on macOS MLX brings Metal by itself.
 BACKEND ?= cpu
 
-.PHONY: setup system demo run test test-all check bench clean
+.PHONY: setup system demo run test test-all check bench package clean
 
 demo: setup
 	$(BIN)/python -m app.demo
@@ -13,13 +13,14 @@ demo: setup
 run: setup
 	$(BIN)/tunesmith
 
-# A process for each core, up to four, with a single BLAS thread each: more would wait for one another.
-PYTEST := QT_QPA_PLATFORM=offscreen OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
+# A process for each core, up to four, with a single BLAS thread each: more would wait for one another. Tests that share
+# what takes long to make share a process.
+PYTEST := QT_QPA_PLATFORM=offscreen OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadgroup
 
-test: setup
+test: setup $(VENV)/.ready-package
 	$(PYTEST) -m "not slow"
 
-test-all: setup
+test-all: setup $(VENV)/.ready-package
 	$(PYTEST)
 
 check: setup
@@ -29,6 +30,10 @@ check: setup
 
 bench: setup
 	$(BIN)/python -m bench.against_mlx_lm
+
+# The program that people download, into dist/, for the machine this runs on; packaging/README.md tells the rest.
+package: setup $(VENV)/.ready-package
+	$(BIN)/python packaging/build.py
 
 setup: system $(VENV)/.ready-$(BACKEND)
 
@@ -40,6 +45,10 @@ $(VENV)/.ready-$(BACKEND): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[$(BACKEND)]" --group dev
+	touch $@
+
+$(VENV)/.ready-package: $(VENV)/.ready-$(BACKEND)
+	$(BIN)/python -m pip install --quiet --group package
 	touch $@
 
 clean:

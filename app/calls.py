@@ -78,6 +78,7 @@ class Call(QObject):
         if self._stopping:
             self.stopped.emit()
         elif answer is not None and answer.get("event") != "failed":
+            log_complaints(self._process, self._name)
             self.answered.emit(answer)
         else:
             failure = failure_from(answer) or death(self._process, self._name)
@@ -109,6 +110,12 @@ def end_process(process: QProcess) -> None:
             process.waitForFinished(_GONE_MS)
 
 
+def log_complaints(process: QProcess, name: str) -> None:
+    """Into the log with what a child that did its work wrote to its standard error: nobody else would see it."""
+    if complaints := _standard_error(process):
+        log.warning("%s wrote to its standard error:\n%s", name, complaints)
+
+
 def json_object(line: bytes) -> dict[str, Any] | None:
     """The JSON object on a line, or None for anything else a library may have printed there."""
     try:
@@ -132,8 +139,7 @@ def failure_from(answer: dict[str, Any] | None) -> Failed | None:
 
 def death(process: QProcess, name: str) -> Failed:
     """The end of a child that said nothing, as a sentence."""
-    errors = bytes(process.readAllStandardError().data())
-    details = errors.decode("utf-8", errors="replace")[-_DETAIL_CHARACTERS:]
+    details = _standard_error(process)
     if process.error() == QProcess.ProcessError.FailedToStart:
         return Failed(
             "died",
@@ -152,3 +158,8 @@ def death(process: QProcess, name: str) -> Failed:
         "Try again; close other programs if memory is short.",
         details,
     )
+
+
+def _standard_error(process: QProcess) -> str:
+    errors = bytes(process.readAllStandardError().data())
+    return errors.decode("utf-8", errors="replace").strip()[-_DETAIL_CHARACTERS:]

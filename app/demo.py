@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QEventLoop, QTimer
-from PySide6.QtWidgets import QApplication
 
 from app import places, words
 from app.answering import same_answer
+from app.driving import DrivingError, close, wait
 from app.main import open_window
 from app.pages.exchange import Exchange
 from app.pages.talk import held_out
@@ -22,14 +22,9 @@ from app.window import MainWindow
 from engine.events import Failed, Finished
 
 _QUESTIONS = 3
-_LOOK_MS = 100
 _DRAW_MS = 300
 # Terminal lines when there is no terminal to rewrite one on.
 _SPARSE = 10
-
-
-class DemoError(Exception):
-    """A sentence for the terminal: what kept the demo from going on."""
 
 
 class Progress:
@@ -70,7 +65,7 @@ class Demo:
         window.session.training.failed.connect(self._end)
 
     def run(self) -> None:
-        """The whole demo; DemoError with a sentence when something fails."""
+        """The whole demo; DrivingError with a sentence when something fails."""
         self._load_sample()
         self._window.show_page(2)
         before = self._ask("before")
@@ -99,7 +94,7 @@ class Demo:
             self._progress.tell(f"Asking {when} training, question {number} of {_QUESTIONS}")
             exchange = page.ask(prompt, expected)
             if exchange is None:
-                raise DemoError("The model could not be asked.")
+                raise DrivingError("The model could not be asked.")
             exchanges.append(exchange)
             self._wait(lambda: not page.talk.busy)
         return exchanges
@@ -112,7 +107,7 @@ class Demo:
             self._take_picture(Path(training.history.started.run) / "during.png")
         self._wait(lambda: bool(self._tell_training()) and not training.phase.active)
         if not isinstance(self._outcome, Finished):
-            raise DemoError("Training ended without a word.")
+            raise DrivingError("Training ended without a word.")
         return self._outcome
 
     def _tell_training(self) -> int:
@@ -151,32 +146,12 @@ class Demo:
         self._outcome = event
 
     def _wait(self, done: Callable[[], bool]) -> None:
-        """Lets the window live until `done`, or until one of its notices says that something failed."""
-        loop, failures = QEventLoop(), []
-
-        def look() -> None:
-            failures.extend(self._failures())
-            if failures or done():
-                loop.quit()
-
-        timer = QTimer(interval=_LOOK_MS)
-        timer.timeout.connect(look)
-        timer.start()
-        loop.exec()
-        timer.stop()
-        if failures:
-            raise DemoError(failures[0])
+        wait(self._window, done)
 
     def _let_draw(self) -> None:
         loop = QEventLoop()
         QTimer.singleShot(_DRAW_MS, loop.quit)
         loop.exec()
-
-    def _failures(self) -> list[str]:
-        if isinstance(self._outcome, Failed):
-            return [f"{self._outcome.message} {self._outcome.hint}"]
-        notices = [notice for page in self._window.pages for notice in page.notices.shown if notice.is_failure]
-        return [f"{notice.message} {notice.hint}" for notice in notices]
 
 
 def main() -> int:
@@ -193,13 +168,13 @@ def main() -> int:
     demo = Demo(window)
     try:
         demo.run()
-    except DemoError as failure:
+    except DrivingError as failure:
         print(f"\n{failure}", file=sys.stderr)
-        _close(app, window)
+        close(app, window)
         return 1
     if on_screen:
         return int(app.exec())
-    _close(app, window)
+    close(app, window)
     return 0
 
 
@@ -208,18 +183,6 @@ def _has_display() -> bool:
         return True
     chosen = os.environ.get("QT_QPA_PLATFORM", "")
     return chosen != "offscreen" and any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
-
-
-def _close(app: QApplication, window: MainWindow) -> None:
-    """Closes the window; a run that is still under way is stopped and saved, not asked about."""
-    training = window.session.training
-    if training.phase.active:
-        loop = QEventLoop()
-        training.ended.connect(loop.quit)
-        training.stop()
-        loop.exec()
-    window.close()
-    app.processEvents()
 
 
 if __name__ == "__main__":

@@ -81,8 +81,10 @@ class Menus(QObject):
         self.full = self._add(menu, "Enter Full Screen", window.toggle_full_screen, QKeySequence.StandardKey.FullScreen)
 
     def _build_help(self, menu: QMenu) -> None:
-        self._add(menu, "Show Log", self._window.show_log)
-        self.about = self._add(menu, "About Tunesmith", self._window.show_about)
+        help = self._window.help
+        self._add(menu, "Show Log", help.show_log)
+        self._add(menu, "Save Report…", help.ask_for_report)
+        self.about = self._add(menu, "About Tunesmith", help.show_about)
         self.about.setMenuRole(QAction.MenuRole.AboutRole)
 
     def _add(

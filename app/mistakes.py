@@ -44,7 +44,7 @@ class Mistakes(QObject):
             Failed(
                 "internal",
                 "Something went wrong inside Tunesmith.",
-                "Your data and your runs are safe. If it comes again, send us the details below.",
+                "Your data and your runs are safe. If it comes again, save a report and send it to us.",
                 "".join(traceback.format_exception(kind, error, trace)),
             )
         )

@@ -120,6 +120,17 @@ class Session(QObject):
         if again:
             self.check.again()
 
+    def open_run(self, folder: Path) -> bool:
+        """Chooses the settings of a run, its data and its model, to train it anew; whether they could be read."""
+        try:
+            config = load_config(folder / "config.json")
+        except EngineError as error:
+            self.refused.emit(error)
+            return False
+        self.chosen_by_data, self._data_is_new = "", False
+        self._take(replace(config, output=""))  # its own folder is in use
+        return True
+
     def close_data(self) -> None:
         """Back to the start, with the other settings kept."""
         self.change(data="")
@@ -131,8 +142,13 @@ class Session(QObject):
         except EngineError as error:
             self.refused.emit(error)
             preset = TrainConfig()
+        try:
+            data = places.sample_data()
+        except EngineError as error:
+            self.refused.emit(error)
+            return
         self.chosen_by_data, self._data_is_new = "", False
-        self._take(replace(preset, data=str(places.SAMPLE_DATA), model=SAMPLE))
+        self._take(replace(preset, data=str(data), model=SAMPLE))
         model = self.shelf.named(SAMPLE)
         if self.shelf.listed and not (model and model.ready):
             self.shelf.fetch_sample()

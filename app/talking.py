@@ -10,7 +10,7 @@ from typing import Any
 
 from PySide6.QtCore import QObject, QProcess, Signal
 
-from app.calls import death, end_process, failure_from, json_object, start_process
+from app.calls import death, end_process, failure_from, json_object, log_complaints, start_process
 from engine.events import Failed
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class Talk(QObject):
         self._current, self.ready, self._buffer = None, False, b""
         if process:
             end_process(process)
+            log_complaints(process, "talk")
             process.deleteLater()
             self.changed.emit()
 

