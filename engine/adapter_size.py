@@ -1,4 +1,4 @@
-"""How many numbers an adapter has, before there is one."""
+"""How many numbers an adapter has, before there is one, and the one that is there to continue from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.architecture import Architecture
 from engine.config import TrainConfig
-from engine.models.adapter_folder import open_adapter
+from engine.models.adapter_folder import AdapterFolder, open_adapter
 
 
 def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:
@@ -17,15 +17,20 @@ def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:
     An adapter to continue from has its own number; EngineError where it can't be read.
     """
     if config.adapter:
-        folder = Path(config.adapter).expanduser()
-        return _continued_parameters(folder, folder.stat().st_mtime_ns if folder.exists() else 0)
+        return sum(math.prod(tensor.shape) for tensor in continued(config).tensors.values())
     first = shape.layers - min(config.last_layers or shape.layers, shape.layers)
     adapted = [one for one in shape.linears if one.name in config.targets and one.layer >= first]
     numbers = sum(one.experts * config.rank * (one.inputs + one.outputs) for one in adapted)
     return numbers + (sum(one.outputs for one in adapted) if config.adapter_kind == "dora" else 0)
 
 
+def continued(config: TrainConfig) -> AdapterFolder:
+    """The adapter to continue from. EngineError where it can't be read."""
+    folder = Path(config.adapter).expanduser()
+    return _opened(folder, folder.stat().st_mtime_ns if folder.exists() else 0)
+
+
 @lru_cache(maxsize=8)
-def _continued_parameters(folder: Path, changed: int) -> int:
+def _opened(folder: Path, changed: int) -> AdapterFolder:
     """`changed` is when the folder last was: another adapter may take its place."""
-    return sum(math.prod(tensor.shape) for tensor in open_adapter(folder).tensors.values())
+    return open_adapter(folder)

@@ -61,6 +61,11 @@ class Architecture:
         """Weights in the linear layers of the decoder layers, all together."""
         return sum(one.experts * one.inputs * one.outputs for one in self.linears)
 
+    @cached_property
+    def is_quantized(self) -> bool:
+        """Whether the linear layers' weights are held in fewer bits than they compute with."""
+        return self.weight_bytes < self.linear_numbers * self.item_bytes
+
 
 def architecture(folder: Path) -> Architecture:
     """Reads the model's numbers. EngineError(kind="unknown") where its files don't tell them, or contradict them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from engine.adapter_arrays import AdapterArrays, adapter_arrays
 from engine.architecture import FLOAT32, Architecture, Widths
 from engine.config import PAIR_OBJECTIVES, TrainConfig
 from engine.machine import computes_on_gpu
@@ -73,12 +74,31 @@ class _Arrays:
 
 def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterator[LayerPeaks]:
     """Every layer's peaks, for rows that bring `length` tokens each."""
-    known: dict[Widths, LayerPeaks] = {}
-    for widths in shape.widths:
-        if widths not in known:
+    known: dict[tuple[Widths, AdapterArrays], LayerPeaks] = {}
+    for of_layer in zip(shape.widths, adapter_arrays(shape, config, config.batch_size * length), strict=True):
+        if of_layer not in known:
+            widths, adapter = of_layer
             arrays = _Arrays.of(shape, config, length, widths)
-            known[widths] = _on_gpu(shape, config, arrays) if computes_on_gpu() else _on_cpu(shape, arrays)
-        yield known[widths]
+            bare = _on_gpu(shape, config, arrays) if computes_on_gpu() else _on_cpu(shape, arrays)
+            known[of_layer] = _adapted(bare, adapter, arrays.tile)
+        yield known[of_layer]
+
+
+def _adapted(bare: LayerPeaks, adapter: AdapterArrays, tile: float) -> LayerPeaks:
+    """The layer with what its adapter adds."""
+    working, of_tile = adapter.working, round(tile * adapter.finishing)
+    return LayerPeaks(
+        attended=bare.attended,
+        shared=bare.shared,
+        saved=bare.saved + adapter.saved,
+        forward=bare.forward + working,
+        backward=bare.backward + working + of_tile,
+        lean=bare.lean + working + of_tile,
+        unrecorded=bare.unrecorded + working,
+        recorded=bare.recorded + working,
+        top_forward=bare.top_forward + working,
+        top_backward=bare.top_backward + working,
+    )
 
 
 def _saved(shape: Architecture, one: _Arrays) -> int:

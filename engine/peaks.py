@@ -174,7 +174,7 @@ def _head(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> 
     automatic = "fused" if kept or chunk * shape.vocabulary <= most else "blocked"
     match automatic if config.head == "auto" else config.head:
         case "full":
-            return 4, FLOAT32 * tokens * shape.vocabulary
+            return 4 if computes_on_gpu() else 3, FLOAT32 * tokens * shape.vocabulary
         case "chunked":
             return 4, logits
         case "blocked":

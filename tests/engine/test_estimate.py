@@ -40,19 +40,43 @@ def limits():
     mx.set_cache_limit(before[1])
 
 
+SETTINGS = {
+    "rank 64": {"rank": 64},
+    "DoRA": {"adapter_kind": "dora"},
+    "dropout": {"dropout": 0.1},
+    "DoRA with dropout on some": {"adapter_kind": "dora", "dropout": 0.1, "targets": ["q_proj", "o_proj", "up_proj"]},
+    "queries and values": {"targets": ["q_proj", "v_proj"]},
+    "the last two layers": {"last_layers": 2},
+    "a whole head": {"head": "full"},
+}
+
+
 @pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
 @pytest.mark.parametrize(("rows", "length"), [(1, 700), (4, 200)])
 @pytest.mark.parametrize("plan", PLANS)
 def test_every_phase_is_predicted_as_it_is_measured(plan, rows, length, limits, tmp_path):
+    _hold_to_the_prediction({"batch_size": rows}, PLANS[plan], length, tmp_path, apart=0.2, peak_apart=0.1)
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+@pytest.mark.parametrize("plan", ["all kept", "pieces"])
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_setting_of_the_adapter_is_in_the_prediction(settings, plan, limits, tmp_path):
+    # Without what an adapter saves, these were up to a third too low with all activations kept.
+    _hold_to_the_prediction(SETTINGS[settings], PLANS[plan], 700, tmp_path, apart=0.3, peak_apart=0.05)
+
+
+def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_apart):
     folder = open_folder(write_llama(tmp_path, hidden_size=192, intermediate_size=512, layers=6))
-    config = TrainConfig.from_mapping({"batch_size": rows, "rank": 8, "head_chunk": 64})
+    config = TrainConfig.from_mapping({"batch_size": 1, "rank": 8, "head_chunk": 64, **settings})
+    rows = config.batch_size
     gc.collect()
     others = mx.get_active_memory()
     stack = load_stack(folder)
     add_adapter(stack.model, config)
     mx.eval(stack.model.parameters())
     ids = np.random.default_rng(0).integers(3, 250, length).astype(np.int32)
-    chosen = estimate.plan(architecture_of(folder), config, length, PLANS[plan])
+    chosen = estimate.plan(architecture_of(folder), config, length, variant)
     mx.set_memory_limit(0)  # nothing runs ahead
     steps = Steps(config, stack, plan_of(config, chosen.variant), 2)
     batches = steps.batches([Example(1, ids, np.arange(length) > 0, 0)] * rows)
@@ -66,11 +90,11 @@ def test_every_phase_is_predicted_as_it_is_measured(plan, rows, length, limits, 
         parts = predicted.pop((phase.name, phase.segment))
         moving = sum(size for name, size in parts.items() if name not in rests)
         # MLX decides by its pace which of some ten operations on the way share memory: that moves a phase so far.
-        assert moving == pytest.approx(phase.peak_bytes - others - resting, rel=0.2), (phase.name, phase.segment)
+        assert moving == pytest.approx(phase.peak_bytes - others - resting, rel=apart), (phase.name, phase.segment)
     assert [name for name, _ in predicted] == ["update"]
     hold_to(others + chosen.limit_bytes, chosen.parts["program"])  # as a run is
     above = steps.take(3, batches).peak_bytes - others - resting
-    assert chosen.peak_bytes - chosen.parts["program"] - resting == pytest.approx(above, rel=0.1)
+    assert chosen.peak_bytes - chosen.parts["program"] - resting == pytest.approx(above, rel=peak_apart)
 
 
 @pytest.mark.parametrize("family", CONFIGS)
