@@ -13,7 +13,7 @@ from engine.data.bulk import tokenize_all
 from engine.data.check import examine, shape_of
 from engine.data.conversation import Comparison, Conversation, fingerprint
 from engine.data.forms import Side
-from engine.data.problems import Problem, ProblemList
+from engine.data.problems import Problem, ProblemList, in_file
 from engine.data.read import Row
 from engine.data.remarks import text_remarks
 from engine.data.source import Source
@@ -71,7 +71,8 @@ class _Reading:
         self._tokenizer, self._objective, self._writer = tokenizer, objective, writer
         self._last_turn_only = trained_turns == "last"
         self._number = 0
-        self._waiting: list[tuple[int, Checked]] = []
+        self._waiting: list[tuple[int, str, Checked]] = []
+        self._parts: list[tuple[int, str]] = []  # the file's name from each of these rows' numbers on
         self._characters = 0
         self._problems = ProblemList()
         self._formats: set[str] = set()
@@ -80,25 +81,28 @@ class _Reading:
     def take(self, row: Row | Problem) -> bool:
         """One more row; whether it is time to `flush`."""
         self._writer.add_line(row.line)
+        if not self._parts or row.file != self._parts[-1][1]:
+            self._parts.append((self._number, row.file))
         checked = self._checked(row)
-        self._waiting.append((self._number, checked))
+        self._waiting.append((self._number, row.file, checked))
         self._number += 1
         self._characters += _size(checked)
         return len(self._waiting) >= _ROWS or self._characters >= _CHARACTERS
 
     def flush(self) -> None:
         """Tokenizes and writes the rows that wait."""
-        sides = iter(tokenize_all([side for _, row in self._waiting for side in _sides(row)], self._tokenizer))
-        for number, row in self._waiting:
+        sides = iter(tokenize_all([side for *_, row in self._waiting for side in _sides(row)], self._tokenizer))
+        for number, file, row in self._waiting:
             found = [next(sides) for _ in _sides(row)]
             if isinstance(row, Problem):
                 self._problems.add(row)
                 continue
             whole = [side for side in found if isinstance(side, Side)]
             if len(whole) == len(found):
-                self._write(number, row, whole)
+                self._write(number, file, row, whole)
             else:
-                self._problems.add(next(problem for problem in found if isinstance(problem, Problem)))
+                refused = next(problem for problem in found if isinstance(problem, Problem))
+                self._problems.add(in_file(refused, file))
         self._waiting.clear()
         self._characters = 0
 
@@ -106,6 +110,7 @@ class _Reading:
         """What the store tells beside its arrays."""
         return {
             "rows": self._number,
+            "parts": self._parts,
             "pairs": self._objective in PAIR_OBJECTIVES,
             "format": "mixed" if len(self._formats) > 1 else next(iter(self._formats), "unknown"),
             "problems": [asdict(problem) for problem in self._problems.listed()],
@@ -125,12 +130,12 @@ class _Reading:
             return last_turn(checked)
         return checked
 
-    def _write(self, number: int, row: Conversation | Comparison, sides: list[Side]) -> None:
+    def _write(self, number: int, file: str, row: Conversation | Comparison, sides: list[Side]) -> None:
         prompt = hashlib.blake2b(row.prompt.encode(), digest_size=16).digest()
         self._writer.add_row(number, _common(sides), prompt, fingerprint(row))
         for side in sides:
             self._writer.add_side(side.ids, side.ranges, side.text)
-        self._problems.extend(text_remarks(row, self._tokenizer.special_names))
+        self._problems.extend(in_file(found, file) for found in text_remarks(row, self._tokenizer.special_names))
 
 
 def last_turn(row: Conversation) -> Conversation:
