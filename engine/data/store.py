@@ -178,6 +178,11 @@ def find_store(key: str) -> Store | None:
     return store
 
 
+def drop_store(key: str) -> None:
+    """Forgets the store that was kept under `key`; whoever has it open may use it on."""
+    shutil.rmtree(cache_folder() / key, ignore_errors=True)
+
+
 def _read(folder: Path) -> Store:
     """ValueError, KeyError, TypeError or OSError for what is no whole store."""
     meta = json.loads((folder / _META).read_text(encoding="utf-8"))
