@@ -33,9 +33,11 @@ class DataPage(Page):
 
     Signals:
         open_requested(): a file is to be chosen.
+        folder_requested(): a folder is to be chosen.
     """
 
     open_requested = Signal()
+    folder_requested = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__("Data")
@@ -44,6 +46,7 @@ class DataPage(Page):
         self._mended_in = ""  # the data that was open when a mending was told of
         self.welcome = Welcome()
         self.welcome.open_requested.connect(self.open_requested)
+        self.welcome.folder_requested.connect(self.folder_requested)
         self.welcome.sample_requested.connect(session.try_sample)
         self.opening = Working("Reading the data", session.check.stop)
         self.mending = Working("Writing a new file", session.mending.stop)

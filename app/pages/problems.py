@@ -94,7 +94,8 @@ class Kind(QWidget):
         self.cure = first.cure
         rows = sum(problem.rows for problem in problems)
         headline = kind_in_words(first, rows) if rows > 1 else place(first) + first.message
-        self.press = button(known.label if known else "", help="Writes a new file beside yours, which stays as it is")
+        help = f"{known.does} Writes a new file beside yours, which stays as it is." if known else ""
+        self.press = button(known.label if known else "", help=help.strip())
         self.press.setVisible(known is not None)
         self.press.setAccessibleName(f"{known.label}: {headline}" if known else headline)
         cause = label(headline, wrap=True)
@@ -129,8 +130,9 @@ def by_kind(problems: Sequence[Problem]) -> list[list[Problem]]:
 
 
 def place(problem: Problem) -> str:
-    """ "Line 12, column 5: ", unless the message begins by saying so."""
-    if not problem.line or problem.lines or problem.message.startswith(("Line ", "Lines ")):
+    """ "Line 12, column 5: ", unless the message begins by saying so, after its file's name where it has one."""
+    message = problem.message.removeprefix(f"{problem.file}: ")
+    if not problem.line or problem.lines or message.startswith(("Line ", "Lines ")):
         return ""
     column = f", column {words.count(problem.column)}" if problem.column else ""
     return f"Line {words.count(problem.line)}{column}: "

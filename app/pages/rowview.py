@@ -19,7 +19,8 @@ class RowView(Card):
         self.number = number
         self.tokens: Sequence[Token] = answer.tokens
         name = f"Row {words.count(number)}"
-        side = f"line {words.count(answer.line)}" if answer.line else ""
+        line = f"line {words.count(answer.line)}" if answer.line else ""
+        side = ", ".join(filter(None, (words.shortened(answer.file, 40), line)))
         head = row(label(name, size=11, bold=True), label(side, size=11, secondary=True), None)
         self.body.addLayout(head)
         if answer.problem:

@@ -38,6 +38,7 @@ def test_many_of_a_kind_are_told_by_their_number(code, rows, told):
         (problem("error", "a", line=0), ""),
         (problem("error", "a", line=3, lines=[[3, 9]]), ""),
         (Problem(line=3, message="Line 3 is odd."), ""),
+        (Problem(line=3, message="a.jsonl: Line 3 is odd.", file="a.jsonl"), ""),
     ],
 )
 def test_the_place_is_said_once(found, told):
