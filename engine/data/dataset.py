@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.building import FORMAT_NAMES, Progress, Stop, build_store
+from engine.data.blocks import FORMAT_NAMES
+from engine.data.building import Progress, Stop, build_store
 from engine.data.documents import PASSAGE
 from engine.data.encoding import open_bytes
 from engine.data.items import Ints, Items

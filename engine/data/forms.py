@@ -15,12 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.data.conversation import Conversation
+from engine.data.cuts import SPACE_SIGN
 from engine.data.pieces import PieceEncoder
 from engine.data.slots import Layout, plain_layout
 from engine.data.specials import names_pattern
 from engine.data.template import ChatTemplate
 
 _MAX_FORMS = 4096  # sequences of roles
+_BLANK = " \n\t" + SPACE_SIGN
 _REASONING = frozenset({"<think>", "</think>"})  # `render` follows what stands between them
 
 
@@ -81,7 +83,8 @@ class FormEncoder:
         self._template, self._pieces = template, pieces
         self._bos = np.array(bos, np.int32).tobytes()
         self._tokens = {name: np.array([number], np.int32).tobytes() for name, number in added.items()}
-        self._added = re.compile(f"({names_pattern(added).pattern})")
+        # Names of whitespace alone are found in pieces, as other text is.
+        self._added = re.compile(f"({names_pattern(name for name in added if name.strip(_BLANK)).pattern})")
         self._forms: dict[tuple[tuple[str, ...], int], _Form | None] = {}
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
@@ -95,7 +98,10 @@ class FormEncoder:
             elif plan is not None:
                 waiting[number] = plan
         self._pieces.learn(
-            text for plan in waiting.values() for part in plan.stretches for text in (part.before, part.after)
+            text
+            for plan in waiting.values()
+            for part in plan.stretches
+            for text in (part.before, part.after, *(part.joint[:1] if part.joint else ()))
         )
         for number, plan in waiting.items():
             sides[number] = self._side(plan)
@@ -196,9 +202,6 @@ class FormEncoder:
         if stretch.seam < 0:
             return _Planned("".join(texts), None, "", stretch.token)
         before, after = "".join(texts[: stretch.seam]), "".join(texts[stretch.seam :])
-        # Tokens may go across the seam: the pieces on both sides are one.
-        last, first = self._pieces.pattern.findall(before)[-1:], self._pieces.pattern.match(after)
-        left, right = last[0] if last else "", first[0] if first else ""
-        return _Planned(
-            before[: len(before) - len(left)], (left + right, len(left)), after[len(right) :], stretch.token
-        )
+        # Tokens may go across the seam: the pieces on both sides are taken as one.
+        begin, end = self._pieces.joint(before, after)
+        return _Planned(before[:begin], (before[begin:] + after[:end], len(before) - begin), after[end:], stretch.token)

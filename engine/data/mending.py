@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from engine.config import TrainConfig
-from engine.data.building import last_turn
+from engine.data.blocks import last_turn
 from engine.data.bulk import tokenize_all
 from engine.data.check import examine
 from engine.data.conversation import Comparison, Conversation, fingerprint
