@@ -21,7 +21,7 @@ KINDS = {
     "Answer with a thumb": (("prompt", "completion", "label"), ("system",)),
     "Conversation": (("messages",), ("system",)),
     "Pair of answers": (("chosen", "rejected"), ("prompt", "system")),
-    "Two answers and the better one's name": (("answer_a", "answer_b", "winner"), ("prompt", "system")),
+    "Two answers and a winner": (("answer_a", "answer_b", "winner"), ("prompt", "system")),
     "Plain text": (("text",), ()),
 }
 _FIELDS = {

@@ -176,9 +176,8 @@ class DataPage(Page):
         """Says why, and where rows can't be kept offers to leave them out."""
         session = self._session
         self._mended_in = session.config.data
-        known = {cure.cure for cure in session.check.result.cures} if session.check.result else set()
-        action = None
-        if failure.kind == "request" and "skip" in known.difference(session.mending.cures):
+        check, action = session.check.result, None
+        if failure.kind == "request" and check and check.flawed and "skip" not in session.mending.cures:
             cures = [*session.mending.cures, "skip"]
             action = ("Leave them out", lambda: self._mend(cures))
         self.notices.show_failure(failure, subject="mended", action=action)

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app import words
 from app.answers import Check, Cure, Problem
-from app.pages.problemwords import kind_in_words
+from app.pages.problemwords import cure_in_words, kind_in_words
 from app.states import State
 from app.widgets.basics import Card, Fold, button, clear, column, label, row
 from app.widgets.state import Shape
@@ -99,8 +99,9 @@ class Kind(QWidget):
         self.press.setVisible(known is not None)
         self.press.setAccessibleName(f"{known.label}: {headline}" if known else headline)
         cause = label(headline, wrap=True)
-        cure = label(first.fix, size=11, secondary=True, wrap=True)
-        cure.setVisible(bool(first.fix))
+        fix = cure_in_words(first, rows)
+        cure = label(fix, size=11, secondary=True, wrap=True)
+        cure.setVisible(bool(fix))
         said = column(cause, cure, spacing=2)
         if rows > 1:
             lines = QWidget()
@@ -115,7 +116,7 @@ class Kind(QWidget):
             line.setAlignment(item, Qt.AlignmentFlag.AlignTop)
         line.setStretch(1, 1)
         self.setLayout(line)
-        self.setAccessibleName(f"{first.severity}: {headline} {first.fix}")
+        self.setAccessibleName(f"{first.severity}: {headline} {fix}")
 
 
 def by_kind(problems: Sequence[Problem]) -> list[list[Problem]]:

@@ -45,9 +45,20 @@ _MANY = {
     "personal_key": "hold what looks like a key or password",
 }
 
+# The cure of many rows, where each one's own names a number.
+_CURES = {
+    "cut": "Set the longest row higher to keep more of them: Lengths shows what that takes.",
+    "nothing_to_train": "Set the longest row higher, or shorten their prompts: Lengths shows what that takes.",
+}
+
 
 def kind_in_words(first: Problem, rows: int) -> str:
     """What `rows` rows have in common, of whose problems `first` is the first."""
     told = words.plural(rows, "row")
     known = _MANY.get(first.code)
     return f"{told} {known}" if known else f"{told}: {first.code.replace('_', ' ')}"
+
+
+def cure_in_words(first: Problem, rows: int) -> str:
+    """What helps all of these rows."""
+    return _CURES.get(first.code, first.fix) if rows > 1 else first.fix

@@ -158,7 +158,8 @@ class RowsView(QWidget):
         self.rows_total = int(str(answer.get("rows_total") or 0))
         wrapped = bool(answer.get("wrapped"))
         self.none.setText("The search went on from the first row." if wrapped else "There is no such row.")
-        self.none.setVisible(wrapped or not found)
+        # Of a file without rows the check says so.
+        self.none.setVisible(wrapped or bool(self._order and not found))
         clear(self._rows)
         self.views = []
         self._waiting = deque(found)

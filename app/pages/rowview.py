@@ -33,8 +33,8 @@ class RowView(Card):
             self.texts: Sequence[TokenText] = self.pair.texts
             self.body.addWidget(self.pair)
         else:
-            shown = answer.tokens or [Token(text=answer.text, cut=True)]
-            self.texts = (TokenText(shown, f"{name}: {facts}"),)
+            shown = answer.tokens or [Token(text=answer.text)]
+            self.texts = (TokenText(shown, f"{name}: {facts}", unused=not answer.tokens),)
             self.body.addWidget(self.texts[0])
         self.more = button(f"Show all {words.plural(len(answer.tokens), 'token')}", self._unfold, role="small")
         self.body.addLayout(row(self.more, None))

@@ -79,16 +79,17 @@ def _cures(config: TrainConfig, dataset: Dataset) -> Iterator[dict[str, Any]]:
     same = sum(found.rows for found in dataset.problems if found.severity == "warning" and found.cure == "skip")
     # What stands before the first answer can be shortened; a plain text's first token is all that it has there.
     long = rendered.is_cut & (rendered.firsts.max(axis=1, initial=0) > 1)
+    flawed = dataset.rows - len(dataset.examples) + same
     unclean = sum(found.rows for found in dataset.problems if found.cure == "convert")
     for cure, one, many, count in (
         (
             "skip",
             "Leave out 1 flawed row",
             "Leave out all {:,} flawed rows",
-            dataset.rows - len(dataset.examples) + same,
+            flawed * (flawed < dataset.rows),
         ),
         ("trim", _TRIM.format(1, ""), _TRIM.format("{:,}", "s"), int(long.sum())),
-        ("convert", "Clean the text of 1 row", "Clean the text of all {:,} such rows", unclean),
+        ("convert", "Convert 1 row to clean UTF-8", "Convert all {:,} such rows to clean UTF-8", unclean),
         ("dedupe", "Leave out 1 repeated row", "Leave out {:,} repeated rows", _repeated(dataset)),
     ):
         if count:

@@ -43,17 +43,18 @@ def _chat(value: Value, turns: Sequence[Value], fits: Fits) -> Value | None:
     def row_of(chosen: Sequence[Value]) -> Value:
         return {**value, "messages": [*head, *chosen]}
 
-    for asked in _questions(turns):
-        rest = turns[asked:]
-        ends = [number for number, turn in enumerate(rest, start=1) if _is_answer(turn)]
-        if not ends:
-            break
-        if most := bisect_left(ends, True, key=lambda end, rest=rest: not fits(row_of(rest[:end]))):
-            return row_of(rest[: ends[most - 1]])
-        answer = rest[1 : ends[0]]
-        if found := _with_less(rest[0], lambda turn, answer=answer: row_of([turn, *answer]), fits):
-            return found
-    return None
+    begun = (_up_to_an_answer(turns[asked:], row_of, fits) for asked in _questions(turns))
+    return next(filter(None, begun), None)
+
+
+def _up_to_an_answer(turns: Sequence[Value], row_of: Callable[[Sequence[Value]], Value], fits: Fits) -> Value | None:
+    ends = [number for number, turn in enumerate(turns, start=1) if _is_answer(turn)]
+    if not ends:
+        return None
+    if most := bisect_left(ends, True, key=lambda end: not fits(row_of(turns[:end]))):
+        return row_of(turns[: ends[most - 1]])
+    answer = turns[1 : ends[0]]
+    return _with_less(turns[0], lambda turn: row_of([turn, *answer]), fits)
 
 
 def _context(value: Value, turns: Sequence[Value], fits: Fits) -> Value | None:

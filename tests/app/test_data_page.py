@@ -1,6 +1,7 @@
 """The Data page: rows as the model sees them, problems with their cures, and checks that fail."""
 
 import pytest
+from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app.answers import Row, Token
@@ -8,6 +9,7 @@ from app.pages.pairview import PairView, differences, sides
 from app.pages.rowview import RowView
 from app.pages.tokentext import TokenText
 from app.states import State
+from app.theme import colors
 
 
 def formats(text):
@@ -184,6 +186,15 @@ def test_a_pairs_long_prompt_leaves_its_answers_in_sight(window, pairs, qtbot):
     view.more.click()
     qtbot.waitUntil(lambda: view.complete)
     assert not view.pair.prompt.folded
+
+
+def test_a_row_that_cannot_be_used_is_shown_as_it_stands_in_the_file(qtbot):
+    view = RowView(Row(line=3, text='{"prompt": 3}', problem="Line 3 has no answer."), 3)
+    qtbot.addWidget(view)
+    ((text, form),) = formats(view.texts[0])
+    assert text == '{"prompt": 3}'
+    assert not form.fontStrikeOut()  # that is what a cut tail is shown by
+    assert form.foreground().color() == QColor(colors().secondary)
 
 
 @pytest.mark.parametrize(("file", "side"), [("", "line 1 200"), ("train-1.jsonl", "train-1.jsonl, line 1 200")])

@@ -63,6 +63,13 @@ def test_a_small_file_flashes_nothing(window, data, ready):
     assert not any(seen)
 
 
+def test_data_that_is_closed_at_once_is_not_looked_at(window, data):
+    window.open_data(data("letters.jsonl"))
+    window.session.close_data()
+    assert not window.session.check.busy
+    assert not any(timer.isActive() for timer in window.session.check.findChildren(QTimer))
+
+
 def test_a_folder_that_is_dropped_opens(window, tmp_path):
     folder = tmp_path / "bookings"
     folder.mkdir()

@@ -394,7 +394,7 @@ def reported(tokenizer, tmp_path, monkeypatch):
         ([GOOD, {"prompt": "a"}], {}, [("skip", "Leave out 1 flawed row", 1)]),
         ([GOOD, {"prompt": "a"}, {"a": "b"}], {}, [("skip", "Leave out all 2 flawed rows", 2)]),
         ([GOOD, GOOD, GOOD], {}, [("dedupe", "Leave out 2 repeated rows", 2)]),
-        ([{"text": "a\x00"}], {}, [("convert", "Clean the text of 1 row", 1)]),
+        ([{"text": "a\x00"}], {}, [("convert", "Convert 1 row to clean UTF-8", 1)]),
         (
             [{"prompt": LONG, "completion": "Yes."}],
             {"max_length": 64},
@@ -418,6 +418,12 @@ def test_cures_that_would_help_are_offered_and_help(tokenizer, reported, tmp_pat
     if offered:
         fixed = fix(path, tokenizer, *(cure["cure"] for cure in reversed(offered)), **settings)
         assert reported(fixed.path, **settings)["cures"] == []
+
+
+def test_a_cure_that_would_leave_no_row_is_not_offered(reported, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl({"prompt": "a"}, {"a": "b"}))
+    assert reported(path)["cures"] == []
 
 
 def test_a_folder_is_offered_no_cure(reported, tmp_path):
