@@ -15,8 +15,10 @@ from tokenizers import Tokenizer
 
 from engine.data.cuts import SPACE_SIGN, Cuts, sure_cuts
 
-MAX_PIECES = 2_000_000  # some 300 MB
+MAX_PIECES = 500_000  # some 100 MB
 _LONG = 64  # characters: longer pieces hardly come again
+_RARE_SPACE = re.compile(r"[^\S \n]")
+_NEAR = 3  # characters that tell whether a text can be cut between them
 
 
 class PieceEncoder:
@@ -31,9 +33,8 @@ class PieceEncoder:
         self._cut, self._spaces = cuts.all, cuts.spaces
         self._known = {"": b""}
         self._long: list[str] = []
-        # What stands between single spaces, at a text's beginning and after it; and after spaces that begin a piece.
-        self._first, self._spaced = _Words("", self._word), _Words(" ", self._word)
-        self._after = _Words(" ", self._joined)
+        # A text up to its first space that begins a piece, and what follows such a space up to the next.
+        self._first, self._after = _Words("", self._joined), _Words(" ", self._joined)
         self._seams: dict[tuple[str, int], tuple[bytes, int]] = {}
 
     def learn(self, texts: Iterable[str]) -> None:
@@ -53,14 +54,8 @@ class PieceEncoder:
 
     def encode(self, text: str) -> bytes:
         """The tokens of `text`."""
-        if not ("  " in text or "\n " in text or " \n" in text):
-            first, *words = text.split(" ")
-            try:
-                return self._first[first] + b"".join(map(self._spaced.__getitem__, words))
-            except KeyError:  # a piece that is new, or another space that may begin none
-                pass
-        first, *words = self._spaces.split(text)
-        return self._joined(first) + b"".join(map(self._after.__getitem__, words))
+        first, *words = text.split(" ") if _is_simple(text) else self._spaces.split(text)
+        return self._first[first] + b"".join(map(self._after.__getitem__, words))
 
     def encode_seam(self, text: str, place: int) -> tuple[bytes, int]:
         """The tokens of `text`, and how many of them stand for nothing after its first `place` characters."""
@@ -72,7 +67,10 @@ class PieceEncoder:
         return found
 
     def joint(self, before: str, after: str) -> tuple[int, int]:
-        """Where the last piece of `before` begins, and where the first of `after` ends: one piece, or two."""
+        """Where what has to be taken as one begins in `before`, and where it ends in `after`: two pieces or none."""
+        near = before[-_NEAR:]
+        if near and self._cut.match(near + after[:_NEAR], len(near)):
+            return len(before), 0
         end = self._cut.search(after, 1)
         tail = self._cut.split(before[-_LONG:])
         last = tail[-1] if len(tail) > 1 else self._cut.split(before)[-1]
@@ -89,20 +87,13 @@ class PieceEncoder:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         return np.array(encoding.ids, np.int32).tobytes(), sum(end <= place for _, end in encoding.offsets)
 
-    def _word(self, text: str) -> bytes:
-        """The tokens of a text up to the next space; KeyError where a space before or after it may begin no piece."""
-        word = text.removeprefix(" ")
-        if word[:1].isspace() or word[-1:].isspace() or word.endswith(SPACE_SIGN) or text == " ":
-            raise KeyError(text)
-        return self._joined(text)
-
     def _joined(self, text: str) -> bytes:
         return b"".join([self._known[piece] for piece in self._cut.split(text)])
 
     def _make_room(self) -> None:
         for piece in self._long:
             del self._known[piece]
-        held: tuple[dict[Any, Any], ...] = (self._known, self._first, self._spaced, self._after, self._seams)
+        held: tuple[dict[Any, Any], ...] = (self._known, self._first, self._after, self._seams)
         if sum(map(len, held)) > MAX_PIECES:
             for known in held:
                 known.clear()
@@ -121,6 +112,12 @@ class _Words(dict[str, bytes]):
         if len(word) <= _LONG:
             self[word] = ids
         return ids
+
+
+def _is_simple(text: str) -> bool:
+    """Whether all spaces of a text stand between visible characters: each of them then begins a piece."""
+    twice = "  " in text or " \n" in text or "\n " in text
+    return not (twice or text.startswith(" ") or text.endswith(" ") or SPACE_SIGN in text or _RARE_SPACE.search(text))
 
 
 def piece_encoder(tokenizer: Tokenizer, specials: re.Pattern[str]) -> PieceEncoder | None:
