@@ -171,13 +171,16 @@ class FormEncoder:
             return None
         answers = {number for number, role in enumerate(roles) if role == "assistant" and number >= context}
         stretches = [self._stretch(parts, name, answers) for parts, name in self._cut(layout)]
-        known = [stretch for stretch in stretches if stretch is not None]
-        if len(known) < len(stretches):
-            return None
-        # Those without contents that follow each other are one.
-        grouped = itertools.groupby(known, lambda stretch: isinstance(stretch, bytes))
-        merged = [[b"".join(group)] if fixed else list(group) for fixed, group in grouped]
-        return _Form(replace(layout, absent=layout.absent | _REASONING), tuple(itertools.chain(*merged)))
+        merged: list[_Stretch | bytes] = []
+        for stretch in stretches:
+            if stretch is None:
+                return None
+            last = merged[-1] if merged else None
+            if isinstance(stretch, bytes) and isinstance(last, bytes):
+                merged[-1] = last + stretch
+            else:
+                merged.append(stretch)
+        return _Form(replace(layout, absent=layout.absent | _REASONING), tuple(merged))
 
     def _cut(self, layout: Layout) -> list[tuple[list[str | int], str]]:
         """The layout's parts between added tokens, each with the name of the token after it."""
