@@ -21,7 +21,8 @@ class _Answer:
 class Problem(_Answer):
     """One thing about a line of a data file. `severity` is error, warning or note; `cure` names what mends it.
 
-    One that stands for many rows tells `lines`: the first and the last of each run of them.
+    One that stands for many `rows` tells their `lines`: the first and the last of each run of them. In a folder `file`
+    is the one that the lines are of, which the message names too.
     """
 
     line: int = 0
@@ -32,19 +33,17 @@ class Problem(_Answer):
     fix: str = ""
     cure: str = ""
     lines: list[list[int]] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        """How many rows have it."""
-        return sum(last - first + 1 for first, last in self.lines) or 1
+    file: str = ""
+    rows: int = 1  # more than there are lines where rows share one
 
 
 @dataclass(frozen=True)
 class Cure(_Answer):
-    """What can be pressed: its name for `fix --cure`, what the button says, and how many rows it changes."""
+    """What can be pressed: its name for `fix --cure`, what the button says, what it does, and for how many rows."""
 
     cure: str = ""
     label: str = ""
+    does: str = ""
     rows: int = 0
 
 
@@ -140,10 +139,11 @@ class Token(_Answer):
 
 @dataclass(frozen=True)
 class Row(_Answer):
-    """A row as the model sees it. `problem` says why there are no tokens."""
+    """A row as the model sees it. `problem` says why there are no tokens. In a folder `file` is the one it is from."""
 
     tokens: list[Token] = field(default_factory=list)
     text: str = ""
+    file: str = ""
     line: int = 0
     row: int = 0
     problem: str = ""

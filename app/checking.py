@@ -67,6 +67,8 @@ class DataCheck(QObject):
         self.busy = bool(self._wanted)
         if self.busy:
             self._timer.start()
+        else:
+            self._timer.stop()
         self.changed.emit()
 
     def stop(self) -> None:

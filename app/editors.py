@@ -84,7 +84,8 @@ class ChoiceEditor(Editor):
         self.box = QComboBox()
         self.box.setFont(font())
         self.box.setAccessibleName(setting.label)
-        self.box.setAccessibleDescription(setting.help)
+        # For Qt a box's name is what is chosen in it, everywhere but on Windows: what it is for is told after that.
+        self.box.setAccessibleDescription(f"{setting.label}. {setting.help}")
         # A long choice must not make the sidebar wider; the list it opens is as wide as it needs.
         self.box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         for choice, text in zip(setting.choices, setting.choice_labels or setting.choices, strict=True):

@@ -44,6 +44,7 @@ class Menus(QObject):
     def _build_file(self, menu: QMenu) -> None:
         window, standard = self._window, QKeySequence.StandardKey
         self.open = self._add(menu, "Open Data…", window.choose_data, standard.Open)
+        self.open_folder = self._add(menu, "Open Folder…", window.choose_folder, "Ctrl+Shift+O")
         self.recent = menu.addMenu("Open Recent")
         self.sample = self._add(menu, "Try the Sample", window.try_sample)
         menu.addSeparator()

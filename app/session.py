@@ -207,8 +207,9 @@ class Session(QObject):
         if self.config.skip_flawed or not flawed:
             return Standing(State.READY)
         if check.rows_without_targets:
-            rows = words.plural(check.rows_without_targets, "row")
-            return Standing(State.WRONG, f"{rows} would train nothing: raise Longest row, mend or leave them out.")
+            count = check.rows_without_targets
+            cure = f"raise Longest row, mend or leave {'it' if count == 1 else 'them'} out"
+            return Standing(State.WRONG, f"{words.plural(count, 'row')} would train nothing: {cure}.")
         return Standing(State.WRONG, f"{words.plural(flawed, 'row')} to mend or to leave out before training.")
 
     def model(self) -> Standing:

@@ -83,6 +83,12 @@ class MainWindow(QMainWindow):
         if name:
             self.open_data(Path(name))
 
+    def choose_folder(self) -> None:
+        """Asks for a folder of data."""
+        start = str(Path(self.session.config.data).parent) if self.session.config.data else ""
+        if name := QFileDialog.getExistingDirectory(self, "Open a folder of data", start):
+            self.open_data(Path(name))
+
     def open_data(self, path: Path) -> None:
         """Chooses a data file, or a folder with a model or a run, and shows what it holds."""
         if runs.is_run(path):
@@ -242,6 +248,7 @@ class MainWindow(QMainWindow):
         self.tabs.chosen.connect(self.stack.setCurrentIndex)
         self.sidebar.dataset.open_requested.connect(self.choose_data)
         self.data_page.open_requested.connect(self.choose_data)
+        self.data_page.folder_requested.connect(self.choose_folder)
         self.training_page.try_requested.connect(lambda: self.show_page(2))
         self.training_page.reveal_requested.connect(self.reveal_run)
         session.refused.connect(self._refuse)

@@ -96,8 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         "--cure",
         action="append",
         required=True,
-        help="skip leaves out rows that can't be used, trim shortens rows that are too long, convert writes clean "
-        "UTF-8, dedupe keeps one of rows that are the same; may be given several times",
+        help="skip leaves out rows that can't be used, trim shortens rows that are too long by whole turns and "
+        "sentences, convert writes clean UTF-8, dedupe keeps one of rows that are the same; may be given several times",
     )
     fix.add_argument("--output", type=Path, metavar="FILE", dest="fixed", help="the new file (default: 'DATA (fixed)')")
 
@@ -105,15 +105,21 @@ def _parser() -> argparse.ArgumentParser:
     add_data(preview, "max_length", "sft_scope", "columns", "trained_turns")
     preview.add_argument("--row", type=int, default=1, metavar="R", help="which row, from 1")
     preview.add_argument("--count", type=int, metavar="C", help="so many rows from there on")
-    preview.add_argument("--find", default="", metavar="TEXT", help="from the next row on that holds this text")
+    preview.add_argument(
+        "--find",
+        default="",
+        metavar="TEXT",
+        help="from the next row on that holds this text, and from the first one again after the last",
+    )
     preview.add_argument(
         "--jump", default="", metavar="ORDER", help="goes through rows by longest, shortest, cut or problem"
     )
 
     score = add("score", answers.score, "log-probabilities and loss of each row, without training")
     add_data(
-        score, "max_length", "batch_size", "orpo_lambda", "sft_scope", "dpo_beta", "head", "head_chunk", "head_epsilon"
-    )
+        score, "max_length", "columns", "trained_turns", "batch_size", "orpo_lambda", "sft_scope", "dpo_beta", "head",
+        "head_chunk", "head_epsilon",
+    )  # fmt: skip
     score.add_argument("--adapter", type=Path, metavar="FOLDER", help="an adapter to put on the model")
 
     estimate = add("estimate", memory.estimate, "predicts memory for each segment size, without loading the model")
@@ -150,6 +156,10 @@ def _parser() -> argparse.ArgumentParser:
 
     models = add("models", _models, "lists the models on this machine")
     models.add_argument("--fetch", choices=["sample"], help="fetch the sample model first")
+
+    blocks = commands.add_parser("make-blocks")  # what a process that shares the work on a file is started with
+    blocks.set_defaults(command=_make_blocks)
+    blocks.add_argument("folder", type=Path)
     return parser
 
 
@@ -188,6 +198,12 @@ def _talk(arguments: argparse.Namespace) -> int:
     from engine.talk import talk
 
     return talk(config_of(arguments).model, arguments.adapter)
+
+
+def _make_blocks(arguments: argparse.Namespace) -> int:
+    from engine.data.crew import work
+
+    return work(arguments.folder)
 
 
 def _models(arguments: argparse.Namespace) -> int:

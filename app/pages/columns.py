@@ -21,6 +21,7 @@ KINDS = {
     "Answer with a thumb": (("prompt", "completion", "label"), ("system",)),
     "Conversation": (("messages",), ("system",)),
     "Pair of answers": (("chosen", "rejected"), ("prompt", "system")),
+    "Two answers and a winner": (("answer_a", "answer_b", "winner"), ("prompt", "system")),
     "Plain text": (("text",), ()),
 }
 _FIELDS = {
@@ -30,6 +31,9 @@ _FIELDS = {
     "messages": "Messages",
     "chosen": "Better answer",
     "rejected": "Worse answer",
+    "answer_a": "First answer",
+    "answer_b": "Second answer",
+    "winner": "Which is better",
     "label": "Thumb up or down",
     "text": "Text",
     "system": "System message",

@@ -33,9 +33,11 @@ class DataPage(Page):
 
     Signals:
         open_requested(): a file is to be chosen.
+        folder_requested(): a folder is to be chosen.
     """
 
     open_requested = Signal()
+    folder_requested = Signal()
 
     def __init__(self, session: Session) -> None:
         super().__init__("Data")
@@ -44,6 +46,7 @@ class DataPage(Page):
         self._mended_in = ""  # the data that was open when a mending was told of
         self.welcome = Welcome()
         self.welcome.open_requested.connect(self.open_requested)
+        self.welcome.folder_requested.connect(self.folder_requested)
         self.welcome.sample_requested.connect(session.try_sample)
         self.opening = Working("Reading the data", session.check.stop)
         self.mending = Working("Writing a new file", session.mending.stop)
@@ -173,9 +176,8 @@ class DataPage(Page):
         """Says why, and where rows can't be kept offers to leave them out."""
         session = self._session
         self._mended_in = session.config.data
-        known = {cure.cure for cure in session.check.result.cures} if session.check.result else set()
-        action = None
-        if failure.kind == "request" and "skip" in known.difference(session.mending.cures):
+        check, action = session.check.result, None
+        if failure.kind == "request" and check and check.flawed and "skip" not in session.mending.cures:
             cures = [*session.mending.cures, "skip"]
             action = ("Leave them out", lambda: self._mend(cures))
         self.notices.show_failure(failure, subject="mended", action=action)

@@ -39,6 +39,7 @@ class Finding(QWidget):
         self.order = QComboBox()
         self.order.setFont(font())
         self.order.setAccessibleName("Rows to show")
+        self.order.setAccessibleDescription("Which rows to show, and in which order")
         for key, name in ORDERS.items():
             self.order.addItem(name, key)
         self.order.activated.connect(lambda index: self.ordered.emit(self.order.itemData(index)))

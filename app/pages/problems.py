@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from app import words
 from app.answers import Check, Cure, Problem
-from app.pages.problemwords import kind_in_words
+from app.pages.problemwords import cure_in_words, kind_in_words
 from app.states import State
 from app.widgets.basics import Card, Fold, button, clear, column, label, row
 from app.widgets.state import Shape
@@ -94,12 +94,14 @@ class Kind(QWidget):
         self.cure = first.cure
         rows = sum(problem.rows for problem in problems)
         headline = kind_in_words(first, rows) if rows > 1 else place(first) + first.message
-        self.press = button(known.label if known else "", help="Writes a new file beside yours, which stays as it is")
+        help = f"{known.does} Writes a new file beside yours, which stays as it is." if known else ""
+        self.press = button(known.label if known else "", help=help.strip())
         self.press.setVisible(known is not None)
         self.press.setAccessibleName(f"{known.label}: {headline}" if known else headline)
         cause = label(headline, wrap=True)
-        cure = label(first.fix, size=11, secondary=True, wrap=True)
-        cure.setVisible(bool(first.fix))
+        fix = cure_in_words(first, rows)
+        cure = label(fix, size=11, secondary=True, wrap=True)
+        cure.setVisible(bool(fix))
         said = column(cause, cure, spacing=2)
         if rows > 1:
             lines = QWidget()
@@ -114,7 +116,7 @@ class Kind(QWidget):
             line.setAlignment(item, Qt.AlignmentFlag.AlignTop)
         line.setStretch(1, 1)
         self.setLayout(line)
-        self.setAccessibleName(f"{first.severity}: {headline} {first.fix}")
+        self.setAccessibleName(f"{first.severity}: {headline} {fix}")
 
 
 def by_kind(problems: Sequence[Problem]) -> list[list[Problem]]:
@@ -129,8 +131,9 @@ def by_kind(problems: Sequence[Problem]) -> list[list[Problem]]:
 
 
 def place(problem: Problem) -> str:
-    """ "Line 12, column 5: ", unless the message begins by saying so."""
-    if not problem.line or problem.lines or problem.message.startswith(("Line ", "Lines ")):
+    """ "Line 12, column 5: ", unless the message begins by saying so, after its file's name where it has one."""
+    message = problem.message.removeprefix(f"{problem.file}: ")
+    if not problem.line or problem.lines or message.startswith(("Line ", "Lines ")):
         return ""
     column = f", column {words.count(problem.column)}" if problem.column else ""
     return f"Line {words.count(problem.line)}{column}: "

@@ -99,10 +99,11 @@ class RowsView(QWidget):
         self._go(1)
 
     def seek(self, text: str) -> None:
-        """Shows the rows from the next one on that holds `text`; the first page is looked through from its top."""
-        # Its place in another order says nothing of the file's.
-        start = 1 if self._order else self._first + (text == self._sought)
-        self._ask(find=text, start=start)
+        """Shows the rows from the next one on that holds `text`, in the file's order; the page in sight is looked
+        through from its top, and after the last row comes the first.
+        """
+        in_sight = self.views[0].number if self.views else 1
+        self._ask(find=text, start=in_sight + (text == self._sought))
 
     def go_to(self, number: int) -> None:
         """Shows the rows from this one on."""
@@ -140,23 +141,25 @@ class RowsView(QWidget):
         arguments += ["--find", find] if find else []
         arguments += ["--jump", self._order] if self._order and not find else []
         self._call = Call(self, "preview", *self.asked, *arguments)
-        self._call.answered.connect(lambda answer: self._show(answer, find, start))
+        self._call.answered.connect(lambda answer: self._show(answer, find))
         self._call.failed.connect(self._fail)
 
-    def _show(self, answer: dict[str, object], sought: str, start: int) -> None:
+    def _show(self, answer: dict[str, object], sought: str) -> None:
         self._call = None
         rows = answer.get("rows")
         found = [Row.read(item) for item in rows] if isinstance(rows, list) else []
         if sought and not found:
-            self.none.setText(f"No row from {words.count(start)} on holds “{words.shortened(sought, 60)}”.")
+            self.none.setText(f"No row holds “{words.shortened(sought, 60)}”.")
             self.none.show()
             return
         if sought:
             self._first, self._sought, self._order = found[0].row, sought, ""
             self.finding.show_order("")
         self.rows_total = int(str(answer.get("rows_total") or 0))
-        self.none.setText("There is no such row.")
-        self.none.setVisible(not found)
+        wrapped = bool(answer.get("wrapped"))
+        self.none.setText("The search went on from the first row." if wrapped else "There is no such row.")
+        # Of a file without rows the check says so.
+        self.none.setVisible(wrapped or bool(self._order and not found))
         clear(self._rows)
         self.views = []
         self._waiting = deque(found)

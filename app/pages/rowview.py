@@ -19,7 +19,8 @@ class RowView(Card):
         self.number = number
         self.tokens: Sequence[Token] = answer.tokens
         name = f"Row {words.count(number)}"
-        side = f"line {words.count(answer.line)}" if answer.line else ""
+        line = f"line {words.count(answer.line)}" if answer.line else ""
+        side = ", ".join(filter(None, (words.shortened(answer.file, 40), line)))
         head = row(label(name, size=11, bold=True), label(side, size=11, secondary=True), None)
         self.body.addLayout(head)
         if answer.problem:
@@ -32,8 +33,8 @@ class RowView(Card):
             self.texts: Sequence[TokenText] = self.pair.texts
             self.body.addWidget(self.pair)
         else:
-            shown = answer.tokens or [Token(text=answer.text, cut=True)]
-            self.texts = (TokenText(shown, f"{name}: {facts}"),)
+            shown = answer.tokens or [Token(text=answer.text)]
+            self.texts = (TokenText(shown, f"{name}: {facts}", unused=not answer.tokens),)
             self.body.addWidget(self.texts[0])
         self.more = button(f"Show all {words.plural(len(answer.tokens), 'token')}", self._unfold, role="small")
         self.body.addLayout(row(self.more, None))

@@ -28,20 +28,28 @@ class Look(NamedTuple):
     cut: bool
     special: bool
     differs: bool
+    unused: bool = False
 
 
 class TokenText(QTextBrowser):
     """As high as its tokens need. More than `limit` show their beginning until `unfold`.
 
-    `differing` are the indexes of tokens that are underlined.
+    `differing` are the indexes of tokens that are underlined; what is `unused` is no part of what the model sees.
     """
 
     def __init__(
-        self, tokens: Sequence[Token], name: str, differing: Collection[int] = (), *, limit: int = _FOLDED
+        self,
+        tokens: Sequence[Token],
+        name: str,
+        differing: Collection[int] = (),
+        *,
+        limit: int = _FOLDED,
+        unused: bool = False,
     ) -> None:
         super().__init__()
         self._looks = [
-            Look(token.trained, token.cut, token.special, index in differing) for index, token in enumerate(tokens)
+            Look(token.trained, token.cut, token.special, index in differing, unused)
+            for index, token in enumerate(tokens)
         ]
         self._tokens = tokens
         self._limit = limit
@@ -145,6 +153,7 @@ def _insert(cursor: QTextCursor, text: str, look: Look) -> None:
         form.setUnderlineColor(QColor(c.accent))
     if look.cut:
         form.setFontStrikeOut(True)
+    if look.cut or look.unused:
         form.setForeground(QColor(c.secondary))
     cursor.insertText(text, form)
     if look.special and not look.trained:

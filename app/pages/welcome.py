@@ -16,10 +16,12 @@ class Welcome(QWidget):
     Signals:
         sample_requested(): the sample, with a model and settings that suit it.
         open_requested(): a file is to be chosen.
+        folder_requested(): a folder is to be chosen.
     """
 
     sample_requested = Signal()
     open_requested = Signal()
+    folder_requested = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,6 +33,9 @@ class Welcome(QWidget):
             help="Loads 310 restaurant bookings, a small model and settings that suit them",
         )
         self.open = button("Open a file…", self.open_requested.emit, help="Choose your own data")
+        self.open_folder = button(
+            "Open a folder…", self.folder_requested.emit, help="Choose a folder with files to train and to measure with"
+        )
         title = label("Teach a model your own answers", size=28, bold=True)
         lines = [
             label("Drop a file or folder of questions and answers here, or begin with the sample:", secondary=True),
@@ -51,7 +56,7 @@ class Welcome(QWidget):
         for line in lines:
             layout.addWidget(line, alignment=centre)
         layout.addSpacing(16)
-        layout.addLayout(row(None, self.sample, self.open, None, spacing=12))
+        layout.addLayout(row(None, self.sample, self.open, self.open_folder, None, spacing=12))
         layout.addSpacing(16)
         layout.addWidget(hint, alignment=centre)
         layout.addStretch(1)

@@ -60,7 +60,8 @@ class DatasetPanel(Panel):
         standing = self.standing()
         if check is None:
             return standing.reason
-        parts = [words.plural(check.rows, "pair" if check.format == PAIRS else "row")]
+        # Answers that found no partner are rows, and no pairs.
+        parts = [words.plural(check.rows, "pair" if check.format == PAIRS and check.usable else "row")]
         if named := _FORMATS.get(check.format):
             parts[0] += f" of {named}"
         if check.rows > check.usable:

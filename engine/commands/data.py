@@ -32,7 +32,8 @@ def check(arguments: argparse.Namespace) -> int:
     else:
         print(f"{result['usable']:,} of {result['rows']:,} rows can be used ({result['format']}).")
         for problem in rows.problems:
-            print(f"line {problem.line}: {problem.severity}: {problem.message} {problem.fix}")
+            message = problem.message.removeprefix(f"{problem.file}: ")
+            print(f"{_place(problem.file, problem.line)}{problem.severity}: {message} {problem.fix}")
         tokens = result["tokens"]
         print(
             f"{tokens['total']:,} tokens, {result['trained_tokens']:,} of them trained; "
@@ -40,7 +41,7 @@ def check(arguments: argparse.Namespace) -> int:
         )
         print(rows.sentence)
         for cure in result["cures"]:
-            print(f"{cure['label']}: fix --cure {cure['cure']}")
+            print(f"{cure['label']}: fix --cure {cure['cure']}. {cure['does']}")
     return 2 if any(problem.severity == "error" for problem in rows.problems) else 0
 
 
@@ -73,19 +74,30 @@ def preview(arguments: argparse.Namespace) -> int:
     settings = (config.objective, config.sft_scope, config.columns, config.trained_turns)
     page = preview_rows(data, tokenizer, length, arguments.row, count, *settings, arguments.find, arguments.jump)
     rows = page["rows"]
-    if not rows and arguments.count is None:
+    if not rows and not (arguments.json and arguments.count):
+        if arguments.find:
+            raise EngineError(f"No row holds {arguments.find!r}.", "Look for a part of it, or for other words.")
         raise EngineError("The data has no such row.", "Rows count from 1; choose one that there is.")
     if arguments.json and arguments.count is None:
-        print_json({**rows[0], "rows_total": page["rows_total"]})
+        print_json({**rows[0], "rows_total": page["rows_total"], "wrapped": page["wrapped"]})
     elif arguments.json:
         print_json(page)
     else:
+        if page["wrapped"]:
+            print(f"No row from {arguments.row:,} to the last holds it; from the first one on:")
         for row in rows:
-            print(f"row {row['row']:,} of {row['rows']:,}, line {row['line']:,}; what is trained stands in [[ ]]")
+            place = _place(row["file"], row["line"]).removesuffix(": ")
+            print(f"row {row['row']:,} of {row['rows']:,}, {place}; what is trained stands in [[ ]]")
             print(_marked(row["tokens"]) or row["text"])
             if row["problem"]:
                 print(f"{row['problem']['message']} {row['problem']['fix']}")
     return 0
+
+
+def _place(file: str, line: int) -> str:
+    """ "train.jsonl, line 3: ", and nothing of what is not there."""
+    named = ", ".join(filter(None, (file, f"line {line:,}" if line else "")))
+    return f"{named}: " if named else ""
 
 
 def _marked(tokens: list[dict[str, Any]]) -> str:

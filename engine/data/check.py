@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from engine.config import PAIR_OBJECTIVES
 from engine.data.conversation import Comparison, Conversation, Message
 from engine.data.fields import flaw, order_flaw, read_messages, read_tools
 from engine.data.pairs import examine_pair
-from engine.data.problems import Problem, error
+from engine.data.problems import Problem, error, in_file
 from engine.data.read import Row
 
 SHAPES = '{"messages": [...]}, {"prompt": "...", "completion": "..."} or {"text": "..."}'
@@ -29,9 +28,7 @@ def examine(row: Row, objective: str = "sft") -> Conversation | Comparison | Pro
     nothing answers. A pair objective needs pairs and nothing else. Of several files a problem names its own.
     """
     found = _examine(row, objective)
-    if row.file and isinstance(found, Problem):
-        return replace(found, message=f"{row.file}: {found.message}")
-    return found
+    return in_file(found, row.file) if isinstance(found, Problem) else found
 
 
 def shape_of(row: Row, objective: str = "sft") -> Shape | None:

@@ -12,6 +12,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "messages": ("messages", "conversations", "conversation", "dialogue", "dialog", "chat", "turns"),
     "chosen": ("chosen", "chosen_response", "preferred", "accepted"),
     "rejected": ("rejected", "rejected_response", "dispreferred", "non_preferred"),
+    "answer_a": ("answer_a", "response_a", "completion_a", "output_a", "conversation_a", "answer_0", "response_0"),
+    "answer_b": ("answer_b", "response_b", "completion_b", "output_b", "conversation_b", "answer_1", "response_1"),
+    "winner": ("winner", "preference", "better", "better_response", "better_response_id"),
     "prompt": ("prompt", "instruction", "question", "query", "problem", "input", "user", "human"),
     "completion": ("completion", "response", "output", "answer", "reply", "solution", "assistant", "target"),
     "text": ("text", "content", "document", "passage", "article", "body"),
@@ -26,6 +29,7 @@ _BY_NAME = {name: field for field, names in reversed(NAMES.items()) for name in 
 # The fields that make a shape together, in the order of preference, and those that may come with them.
 SHAPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("chosen", "rejected"), ("prompt", "messages", "input", "system", "tools")),
+    (("answer_a", "answer_b"), ("winner", "prompt", "messages", "input", "system", "tools")),
     (("messages",), ("system", "tools")),
     (("prompt", "completion"), ("input", "system", "history", "tools", "label")),
     (("text",), ()),

@@ -7,12 +7,13 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, AnyStr
 
-from engine.data.encoding import likely_encoding
+from engine.data.encoding import MAX_LINE, likely_encoding
 from engine.data.remarks import CONTROLS
 
 _BLOCK = 1 << 20  # bytes that show a file's encoding
+_PIECE = 1 << 20  # of a line, at a time: a list of rows may be one line
 _JSON = (".json", ".jsonl", ".ndjson")
 _MARKS = (  # UTF-32 first: its mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -31,10 +32,10 @@ def convert(source: Path, target: Path, told: Callable[[int], None]) -> set[int]
     Halves of characters that JSON escapes become U+FFFD. `told` is called with the bytes read; it may raise to end
     the work. OSError where the disk refuses.
     """
-    changed = set()
+    changed, number = set(), 1
     is_json = source.suffix.lower() in _JSON
     with target.open("w", encoding="utf-8", errors="surrogateescape", newline="") as new:
-        for number, (text, as_it_was, done) in enumerate(_lines(source), start=1):
+        for text, as_it_was, done in _pieces(source):
             told(done)
             mended = clean(text)
             if is_json:
@@ -42,6 +43,7 @@ def convert(source: Path, target: Path, told: Callable[[int], None]) -> set[int]
             new.write(mended)
             if not as_it_was or mended != text:
                 changed.add(number)
+            number += text.endswith(("\n", "\r"))
     return changed
 
 
@@ -61,21 +63,38 @@ def _whole(escape: re.Match[str]) -> str:
     return "\\ufffd" if escape[1] else escape[0]
 
 
-def _lines(path: Path) -> Iterator[tuple[str, bool, int]]:
-    """Lines with their ends, whether they were UTF-8, and the bytes read so far.
+def _pieces(path: Path) -> Iterator[tuple[str, bool, int]]:
+    """Lines with their ends, long ones in parts, whether they were UTF-8, and the bytes read so far.
 
-    A file that says its encoding, or shows it by zero bytes, is read by it; else each line by its own.
+    A file that says its encoding, or shows it by zero bytes, is read by it; else each piece by its own.
     """
     with path.open("rb") as file:
         encoding = _encoding(file.read(_BLOCK))
         file.seek(0)
         if encoding is None:
-            for raw in file:
+            for raw in _in_parts(file.readline, b"", b"\n", b","):
                 yield *_decoded(raw), file.tell()
             return
         with io.TextIOWrapper(file, encoding, errors="replace", newline="") as text:
-            for line in text:
+            for line in _in_parts(text.readline, "", "\n", ","):
                 yield line, encoding == "utf-8-sig", file.tell()
+
+
+def _in_parts(readline: Callable[[int], AnyStr], rest: AnyStr, end: AnyStr, comma: AnyStr) -> Iterator[AnyStr]:
+    """Lines; of a long one parts that end in a comma, where neither a character nor an escape is cut in two.
+
+    A line has one at least every MAX_LINE characters, or it is too long to be read.
+    """
+    while read := readline(_PIECE):
+        part = rest + read
+        cut = len(part)
+        if len(read) == _PIECE and not read.endswith(end):
+            cut = part.rfind(comma) + 1 or (0 if len(part) < MAX_LINE else cut)
+        if cut:
+            yield part[:cut]
+        rest = part[cut:]
+    if rest:
+        yield rest
 
 
 def _encoding(start: bytes) -> str | None:

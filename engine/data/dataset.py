@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.blocks import FORMAT_NAMES
 from engine.data.building import Progress, Stop, build_store
 from engine.data.documents import PASSAGE
+from engine.data.encoding import open_bytes
 from engine.data.items import Ints, Items
-from engine.data.problems import TOLD, Problem, ProblemList, error, line_ranges
+from engine.data.problems import TOLD, Problem, ProblemList, error, in_file, line_ranges
 from engine.data.remarks import default_template, duplicates, one_sided_lengths, remarks
 from engine.data.source import Source, open_source
-from engine.data.store import Store, find_store
+from engine.data.store import Store, drop_store, find_store
 from engine.data.tokenize import cut_to
 from engine.data.tokenizer import TextTokenizer
 
@@ -41,6 +43,10 @@ class Dataset:
     files: tuple[Path, ...]
     columns: dict[str, str]
     column_names: tuple[str, ...]
+
+    def files_of(self, numbers: Ints) -> list[str]:
+        """The names of the files that the rows of these numbers are of, from 0 on; "" for a file without a folder."""
+        return _files_of(self.rendered.store, numbers)
 
     @property
     def prompts(self) -> npt.NDArray[np.bytes_]:
@@ -81,7 +87,7 @@ def load_dataset(
     Once `stop` says so the dataset ends with the rows read so far. `columns` and `trained_turns` are those of
     TrainConfig. `files` are read in place of those that a folder would be trained with.
     """
-    source = Source(files, columns, PASSAGE) if files else open_source(path, columns)
+    source = Source(files, columns, PASSAGE, is_folder=True) if files else open_source(path, columns)
     store = open_rows(source, tokenizer, objective, progress, stop, columns, trained_turns)
     meta = store.meta
     rendered = Items(store, np.arange(len(store.numbers)), max_length)
@@ -94,8 +100,8 @@ def load_dataset(
         rows=meta["rows"],
         examples=examples,
         rendered=rendered,
-        problems=tuple(sorted(problems.listed(), key=lambda problem: problem.line)),
-        format=meta["format"],
+        problems=tuple(sorted(problems.listed(), key=lambda problem: (problem.file, problem.line))),
+        format=_format(meta),
         files=tuple(map(Path, meta["files"])),
         columns=meta["columns"],
         column_names=tuple(meta["column_names"]),
@@ -114,12 +120,30 @@ def open_rows(
     """The source's rows at full length, from the cache where they are known."""
     settings = [objective, columns, trained_turns, tokenizer.fingerprint, _code(), [str(file) for file in source.files]]
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=20)
+    before = _stamps(source.files)
     for file in source.files:
-        with file.open("rb") as data:
+        with open_bytes(file) as data:
             hashlib.file_digest(data, lambda: digest)
     key = digest.hexdigest()
-    store = find_store(key)
-    return store or build_store(source, tokenizer, objective, trained_turns, key, progress, stop)
+    if store := find_store(key):
+        return store
+    store = build_store(source, tokenizer, objective, trained_turns, key, progress, stop)
+    if _stamps(source.files) != before:
+        drop_store(key)  # the file was written to meanwhile: these are not the rows of what it held before
+    return store
+
+
+def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:
+    """What changes with a file's content: its size and time; None for one that is gone."""
+    stamps: list[tuple[int, int] | None] = []
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:
+            stamps.append(None)
+        else:
+            stamps.append((status.st_size, status.st_mtime_ns))
+    return stamps
 
 
 @lru_cache(maxsize=1)
@@ -134,6 +158,12 @@ def _code() -> str:
         return digest.hexdigest()
 
 
+def _format(meta: dict[str, Any]) -> str:
+    """Answers that wait for a partner and ties are meant as preferences, also where no row is one."""
+    meant = meta["format"] == "unknown" and {"label", "answer_a"} & meta["columns"].keys()
+    return FORMAT_NAMES["pair"] if meant else str(meta["format"])
+
+
 def _of_the_file(meta: dict[str, Any], examples: Items) -> Iterator[Problem]:
     yield from (Problem(**_untupled(found)) for found in meta["notes"])
     if not meta["rows"]:
@@ -142,32 +172,51 @@ def _of_the_file(meta: dict[str, Any], examples: Items) -> Iterator[Problem]:
         yield default_template()
     if examples.store.sides == 2 and (problem := one_sided_lengths(examples.trained)):
         yield problem
-    yield from map(duplicates, _repeated(examples))
+    yield from _repeated(examples)
 
 
 def _of_the_tokens(rows: Items) -> Iterator[Problem]:
     """What is wrong with rows at this length: all are found, of each kind the first are told in words."""
     kinds = (~rows.is_usable, rows.is_usable & rows.is_cut, rows.is_usable & rows.is_identical & ~rows.is_cut)
     for kind in kinds:
-        found = np.flatnonzero(kind)
+        found = rows.at(rows.rows[np.flatnonzero(kind)])
+        files = _files_of(rows.store, found.numbers)
         told: list[Problem] = []
-        for item in Items(rows.store, rows.rows[found[: TOLD["error"]]], 2**62):
+        for item, file in zip(Items(rows.store, found.rows[: TOLD["error"]], 2**62), files, strict=False):
             kept = cut_to(item, rows.max_length)
-            told += [kept] if isinstance(kept, Problem) else remarks(kept)
+            told += [in_file(one, file) for one in ([kept] if isinstance(kept, Problem) else remarks(kept))]
         yield from told
-        if told and len(found) > TOLD["error"]:
-            rest = found[TOLD["error"] :]
-            yield replace(told[0], lines=line_ranges(rows.lines[rest].tolist()), rows=len(rest))
+        for file, places in _by_file(files[TOLD["error"] :]).items():
+            lines = found.lines[TOLD["error"] :][places]
+            yield replace(told[0], file=file, lines=line_ranges(lines.tolist()), rows=len(lines))
 
 
-def _repeated(rows: Items) -> Iterator[Sequence[int]]:
-    """The lines of rows that say the same, for each such group."""
+def _repeated(rows: Items) -> Iterator[Problem]:
+    """The rows that say the same, group by group, and file by file where several hold them."""
     _, group, sizes = np.unique(_keys(rows.store.contents, rows.rows), return_inverse=True, return_counts=True)
     repeated = np.flatnonzero(sizes[group] > 1)
-    by_group: dict[int, list[int]] = {}
-    for number, line in zip(group[repeated].tolist(), rows.lines[repeated].tolist(), strict=True):
-        by_group.setdefault(number, []).append(line)
-    yield from by_group.values()
+    lines, files = rows.lines[repeated], _files_of(rows.store, rows.numbers[repeated])
+    by_group: dict[int, dict[str, list[int]]] = {}
+    for number, line, file in zip(group[repeated].tolist(), lines.tolist(), files, strict=True):
+        by_group.setdefault(number, {}).setdefault(file, []).append(line)
+    for number, by_file in by_group.items():
+        for file, own in by_file.items():
+            others = [other for other in by_file if other != file]
+            yield in_file(duplicates(own, others, int(sizes[number])), file)
+
+
+def _files_of(store: Store, numbers: Ints) -> list[str]:
+    """The names of the files that rows are of, by their numbers in all the data."""
+    starts, names = zip(*store.meta["parts"], strict=True) if store.meta["parts"] else ((0,), ("",))
+    return [names[part] for part in (np.searchsorted(starts, numbers, side="right") - 1).tolist()]
+
+
+def _by_file(files: Sequence[str]) -> dict[str, list[int]]:
+    """The places of each file."""
+    places: dict[str, list[int]] = {}
+    for place, file in enumerate(files):
+        places.setdefault(file, []).append(place)
+    return places
 
 
 def _keys(digests: npt.NDArray[np.uint8], rows: Ints) -> npt.NDArray[np.bytes_]:

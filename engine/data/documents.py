@@ -14,9 +14,9 @@ _LONGEST_BLOCK = 256 * 1024  # characters: a file without blank lines is one par
 
 _HEADING = re.compile(r" {0,3}#{1,6}\s")
 _FENCE = re.compile(r" {0,3}(```|~~~)")
-_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")
+SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")
 _WORD = re.compile(r"\S")
-_WORD_END = re.compile(r"\s+")
+WORD_END = re.compile(r"\s+")
 
 Block = tuple[int, str]  # the line that it begins on, its text
 
@@ -104,9 +104,9 @@ def _cut(text: str, at: int, size: int) -> int:
     begin = _WORD.search(text, at).start()  # type: ignore[union-attr]  # it doesn't end in blanks
     if newline := text.rfind("\n", begin, at + size) + 1:
         return newline
-    for border in (_SENTENCE_END, _WORD_END):
+    for border in (SENTENCE_END, WORD_END):
         ends = [match.end() for match in border.finditer(text, begin, at + size + 1)]
         if places := [end for end in ends if begin < end <= at + size]:
             return places[-1]
-    after = _WORD_END.search(text, max(begin, at + size))
+    after = WORD_END.search(text, max(begin, at + size))
     return after.end() if after else len(text)

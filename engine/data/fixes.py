@@ -17,10 +17,11 @@ from engine.data.tokenizer import TextTokenizer
 from engine.errors import EngineError
 
 CURES = {
-    "skip": "leave out the rows that can't be used or prefer nothing",
-    "trim": "shorten rows that are too long: their oldest turns and the start of their prompt go, the answer stays",
-    "convert": "write the text as UTF-8, without control characters and halves of characters",
-    "dedupe": "keep one of the rows that say the same, the first",
+    "skip": "Leaves out the rows that can't be used or prefer nothing",
+    "trim": "Shortens rows that are too long: last turns of a chat go whole, then sentences or words from the start of "
+    "the question; answers that stay are whole",
+    "convert": "Writes the text as UTF-8, without control characters and halves of characters",
+    "dedupe": "Keeps one of the rows that say the same, the first",
 }
 _WRITTEN = ".written"
 
@@ -51,8 +52,8 @@ def apply(
     is left. What is written is there complete or not at all.
     """
     if unknown := set(cures) - set(CURES):
-        offered = "; ".join(f"{cure}: {does}" for cure, does in CURES.items())
-        raise EngineError(f"There is no cure called {min(unknown)!r}.", f"Choose one of these. {offered}.")
+        offered = " ".join(f"{cure}: {does}." for cure, does in CURES.items())
+        raise EngineError(f"There is no cure called {min(unknown)!r}.", f"Choose one of these. {offered}")
     source = Path(config.data).expanduser()
     open_bytes(source).close()
     wanted = _given(source, output)

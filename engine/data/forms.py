@@ -15,12 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.data.conversation import Conversation
+from engine.data.cuts import SPACE_SIGN
 from engine.data.pieces import PieceEncoder
 from engine.data.slots import Layout, plain_layout
 from engine.data.specials import names_pattern
 from engine.data.template import ChatTemplate
 
 _MAX_FORMS = 4096  # sequences of roles
+_BLANK = " \n\t" + SPACE_SIGN
 _REASONING = frozenset({"<think>", "</think>"})  # `render` follows what stands between them
 
 
@@ -35,18 +37,16 @@ class Side(NamedTuple):
 class _Stretch(NamedTuple):
     """Text up to the next added token: literals, and message numbers where contents stand. `token` is b"" at the end.
 
-    A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`. `fixed` is the same
-    of any row where there are no contents.
+    A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
     """
 
     parts: tuple[str | int, ...]
     token: bytes
     seam: int
-    fixed: _Planned | None
 
 
 class _Planned(NamedTuple):
-    """A stretch of one row. A trained range begins inside of the piece `joint`, after its first characters."""
+    """A stretch of one row. A trained range begins inside of the text `joint`, after its first characters."""
 
     before: str
     joint: tuple[str, int] | None
@@ -55,10 +55,10 @@ class _Planned(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """A row's text and its stretches."""
+    """A row's text and its stretches; of those without contents the tokens."""
 
     text: str
-    stretches: list[_Planned]
+    stretches: list[_Planned | bytes]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Form:
     """Rows of one sequence of roles."""
 
     layout: Layout
-    stretches: tuple[_Stretch, ...]
+    stretches: tuple[_Stretch | bytes, ...]
 
 
 class FormEncoder:
@@ -81,7 +81,8 @@ class FormEncoder:
         self._template, self._pieces = template, pieces
         self._bos = np.array(bos, np.int32).tobytes()
         self._tokens = {name: np.array([number], np.int32).tobytes() for name, number in added.items()}
-        self._added = re.compile(f"({names_pattern(added).pattern})")
+        # Names of whitespace alone are found in pieces, as other text is.
+        self._added = re.compile(f"({names_pattern(name for name in added if name.strip(_BLANK)).pattern})")
         self._forms: dict[tuple[tuple[str, ...], int], _Form | None] = {}
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
@@ -95,7 +96,11 @@ class FormEncoder:
             elif plan is not None:
                 waiting[number] = plan
         self._pieces.learn(
-            text for plan in waiting.values() for part in plan.stretches for text in (part.before, part.after)
+            text
+            for plan in waiting.values()
+            for part in plan.stretches
+            if not isinstance(part, bytes)
+            for text in (part.before, part.after, *(part.joint[:1] if part.joint else ()))
         )
         for number, plan in waiting.items():
             sides[number] = self._side(plan)
@@ -110,7 +115,10 @@ class FormEncoder:
         contents = [message.content for message in row.messages]
         if form is None or not form.layout.fits(contents):
             return None
-        return _Plan(form.layout.text(contents), [self._planned(stretch, contents) for stretch in form.stretches])
+        return _Plan(
+            form.layout.text(contents),
+            [one if isinstance(one, bytes) else self._planned(one, contents) for one in form.stretches],
+        )
 
     def _text_plan(self, text: str) -> _Plan | None:
         """A plain text is trained whole, with the end-of-text token behind it."""
@@ -118,13 +126,18 @@ class FormEncoder:
         if self._added.search(text) or (end and end not in self._tokens):
             return None
         whole = _Planned("", ("", 0), text, self._tokens.get(end, b""))
-        return _Plan(text + end, [_Planned("", None, "", self._bos), whole])
+        return _Plan(text + end, [self._bos, whole])
 
     def _side(self, plan: _Plan) -> Side | None:
         """The row's tokens, None while it has an unknown piece: a new one, or one that names a special token."""
         encode, pieces, ranges, size = self._pieces.encode, [], [], 0
         try:
-            for before, joint, after, token in plan.stretches:
+            for stretch in plan.stretches:
+                if isinstance(stretch, bytes):
+                    pieces.append(stretch)
+                    size += len(stretch)
+                    continue
+                before, joint, after, token = stretch
                 pieces.append(encode(before))
                 size += len(pieces[-1])
                 if joint is not None:
@@ -158,10 +171,16 @@ class FormEncoder:
             return None
         answers = {number for number, role in enumerate(roles) if role == "assistant" and number >= context}
         stretches = [self._stretch(parts, name, answers) for parts, name in self._cut(layout)]
-        known = tuple(stretch for stretch in stretches if stretch is not None)
-        if len(known) < len(stretches):
-            return None
-        return _Form(replace(layout, absent=layout.absent | _REASONING), known)
+        merged: list[_Stretch | bytes] = []
+        for stretch in stretches:
+            if stretch is None:
+                return None
+            last = merged[-1] if merged else None
+            if isinstance(stretch, bytes) and isinstance(last, bytes):
+                merged[-1] = last + stretch
+            else:
+                merged.append(stretch)
+        return _Form(replace(layout, absent=layout.absent | _REASONING), tuple(merged))
 
     def _cut(self, layout: Layout) -> list[tuple[list[str | int], str]]:
         """The layout's parts between added tokens, each with the name of the token after it."""
@@ -178,27 +197,28 @@ class FormEncoder:
                 parts.append(number)
         return [*stretches, (parts, "")]
 
-    def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | None:
-        """The stretch, None where it can't be said without offsets where its answer ends."""
+    def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | bytes | None:
+        """The stretch, its tokens if it has no contents; None where offsets alone tell where its answer ends."""
         seams = [place for place, part in enumerate(parts) if part in answers]
         if seams:
             behind = "".join([str(part) for part in parts[seams[0] + 1 :]])
             if len(seams) > 1 or behind.strip() or (name not in self._template.ends if name else behind):
                 return None
         token, literals = self._tokens.get(name, b""), [part for part in parts if isinstance(part, str)]
-        fixed = _Planned("".join(literals), None, "", token) if len(literals) == len(parts) else None
-        return _Stretch(tuple(parts), token, seams[0] if seams else -1, fixed)
+        if len(literals) < len(parts):
+            return _Stretch(tuple(parts), token, seams[0] if seams else -1)
+        text = "".join(literals)
+        self._pieces.learn([text])
+        try:
+            return self._pieces.encode(text) + token
+        except KeyError:  # a special token of whitespace
+            return None
 
     def _planned(self, stretch: _Stretch, contents: Sequence[str]) -> _Planned:
-        if stretch.fixed is not None:
-            return stretch.fixed
         texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
         if stretch.seam < 0:
             return _Planned("".join(texts), None, "", stretch.token)
         before, after = "".join(texts[: stretch.seam]), "".join(texts[stretch.seam :])
-        # Tokens may go across the seam: the pieces on both sides are one.
-        last, first = self._pieces.pattern.findall(before)[-1:], self._pieces.pattern.match(after)
-        left, right = last[0] if last else "", first[0] if first else ""
-        return _Planned(
-            before[: len(before) - len(left)], (left + right, len(left)), after[len(right) :], stretch.token
-        )
+        # Tokens may go across the seam: the pieces on both sides are taken as one.
+        begin, end = self._pieces.joint(before, after)
+        return _Planned(before[:begin], (before[begin:] + after[:end], len(before) - begin), after[end:], stretch.token)

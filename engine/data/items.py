@@ -44,6 +44,11 @@ class Items(Sequence[Item]):
         return Items(self.store, rows, self.max_length)
 
     @property
+    def numbers(self) -> Ints:
+        """Each row's number among all rows of the data, from 0 on."""
+        return self.store.numbers[self.rows].astype(np.int64)
+
+    @property
     def lines(self) -> npt.NDArray[np.int32]:
         """Each row's line."""
         return self.store.lines[self.store.numbers[self.rows]]

@@ -10,14 +10,14 @@ from typing import Any, TextIO
 import numpy as np
 
 from engine.config import TrainConfig
-from engine.data.building import last_turn
+from engine.data.blocks import last_turn
 from engine.data.bulk import tokenize_all
 from engine.data.check import examine
 from engine.data.conversation import Comparison, Conversation, fingerprint
 from engine.data.convert import clean, convert
 from engine.data.forms import Side
-from engine.data.problems import Problem
-from engine.data.read import Row
+from engine.data.problems import Problem, in_file
+from engine.data.read import Row, unreadable
 from engine.data.remarks import remarks
 from engine.data.shorten import shortened
 from engine.data.source import open_source
@@ -81,19 +81,39 @@ class Mending:
         items = self._items(cleaned) if self._cures & {"skip", "trim"} else [None] * len(rows)
         for old, new, item in zip(rows, cleaned, items, strict=True):
             value = None if isinstance(new, Problem) else self._mended(new, item)
-            if value is None:
+            text = None if value is None else self._text(old, value)
+            if text is None:
                 self.left_out += 1
                 continue
             self.rows += 1
             self.changed += value != getattr(old, "value", None) or old.line in self._converted
-            file.write(json.dumps(value, ensure_ascii=False) + "\n")
+            file.write(text + "\n")
 
     def _cleaned(self, row: Row | Problem) -> Row | Problem:
-        if isinstance(row, Problem) and "skip" not in self._cures:
-            raise EngineError(row.message, f"{row.fix} Or leave out such rows too (skip): they can't be written.")
-        if isinstance(row, Problem) or "convert" not in self._cures:
-            return row
-        return Row(row.line, clean(row.value), row.file)
+        if isinstance(row, Row) and "convert" in self._cures:
+            try:
+                return Row(row.line, clean(row.value), row.file)
+            except RecursionError:
+                row = in_file(unreadable(row.line), row.file)
+        if isinstance(row, Problem):
+            self._let_go(row)
+        return row
+
+    def _text(self, row: Row | Problem, value: dict[str, Any]) -> str | None:
+        """The line to write; None for what is nested by the hundred and left out."""
+        try:
+            # What only tables hold, such as a date in a column that is not read, is kept as its text.
+            return json.dumps(value, ensure_ascii=False, default=str)
+        except RecursionError:
+            self._let_go(in_file(unreadable(row.line), row.file))
+            return None
+
+    def _let_go(self, problem: Problem) -> None:
+        """EngineError for a row that can't be written, unless such rows are to be left out."""
+        if "skip" not in self._cures:
+            raise EngineError(
+                problem.message, f"{problem.fix} Or leave out such rows too (skip): they can't be written."
+            )
 
     def _mended(self, row: Row, item: Item | Problem | None) -> dict[str, Any] | None:
         """What is written for a row whose whole tokens are `item`; None where it is left out."""

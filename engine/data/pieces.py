@@ -1,141 +1,126 @@
 """Text to token ids by pieces that repeat: a word's tokens are looked up where they are sure to be the same anywhere.
 
-Byte-level tokenizers split a text by a pattern before they merge, and mostly a new part begins at a space that follows
-something seen. Where that always holds, the tokens of a text are those of its pieces between such places, and a data
-set has few different ones.
+Of the pieces that a text can be cut into (`cuts`) a data set has few different ones.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
-# A piece ends before a space that follows a visible character; with most tokenizers also between a line's end, or just
-# a single one, and a letter: the more places, the fewer different pieces.
-_PATTERNS = (
-    re.compile(r"\s*\S+(?:[^\S ]\s*(?:(?<!\n)\S+|(?![^\W\d_])\S+)?)*|\s+"),
-    re.compile(r"\s*\S+(?:[^\S ]\s*(?:(?<!\S\n)\S+|(?![^\W\d_])\S+)?)*|\s+"),
-    re.compile(r"\s*\S+(?:[^\S ]\s*\S*)*|\s+"),
-)
+from engine.data.cuts import SPACE_SIGN, Cuts, sure_cuts
 
-MAX_PIECES = 2_000_000  # some 300 MB
-# One of each sort of character that splitting patterns tell apart.
-_SORTS = "aS1'/é\u0301中 \n"
-_LONGEST_TRIED = 4
+MAX_PIECES = 500_000  # some 100 MB
+_LONG = 64  # characters: longer pieces hardly come again
+_RARE_SPACE = re.compile(r"[^\S \n]")
+_NEAR = 3  # characters that tell whether a text can be cut between them
 
 
 class PieceEncoder:
     """Token ids of texts whose special tokens count for nothing, as bytes of int32.
 
     KeyError for a text with a piece that is not known: a new one, or one that names a special token, which needs its
-    surroundings. `pattern` matches a text's pieces, one after another.
+    surroundings.
     """
 
-    def __init__(self, tokenizer: Tokenizer, pattern: re.Pattern[str], specials: re.Pattern[str]) -> None:
-        self._tokenizer, self.pattern, self._specials = tokenizer, pattern, specials
-        self._known: dict[str, bytes] = {}
-        # Pieces that are a word, and a word after one space: between such words every space begins a piece.
-        self._words: dict[str, bytes] = {"": b""}
-        self._spaced: dict[str, bytes] = {}
+    def __init__(self, tokenizer: Tokenizer, cuts: Cuts, specials: re.Pattern[str]) -> None:
+        self._tokenizer, self._specials = tokenizer, specials
+        self._cut, self._spaces = cuts.all, cuts.spaces
+        self._known = {"": b""}
+        self._long: list[str] = []
+        # A text up to its first space that begins a piece, and what follows such a space up to the next.
+        self._first, self._after = _Words("", self._joined), _Words(" ", self._joined)
         self._seams: dict[tuple[str, int], tuple[bytes, int]] = {}
 
     def learn(self, texts: Iterable[str]) -> None:
         """Makes the pieces of `texts` known; a batch at a time uses all cores."""
-        if len(self._known) > MAX_PIECES:
-            for known in (self._known, self._spaced):
-                known.clear()
-            self._words = {"": b""}
-        pieces = set(itertools.chain.from_iterable(map(self.pattern.findall, texts))).difference(self._known)
+        self._make_room()
+        firsts, words = set[str](), set[str]()
+        for text in texts:
+            first, *others = self._spaces.split(text)
+            firsts.add(first)
+            words.update(others)
+        unknown = [*firsts, *(" " + word for word in words.difference(self._after))]
+        pieces = set(itertools.chain.from_iterable(map(self._cut.split, unknown))).difference(self._known)
         new = [piece for piece in pieces if not self._specials.search(piece)]
+        self._long = [piece for piece in new if len(piece) > _LONG]
         for piece, encoding in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
-            ids = self._known[piece] = np.array(encoding.ids, np.int32).tobytes()
-            word = piece.removeprefix(" ")
-            if word and " " not in word and not word[0].isspace() and not word[-1].isspace():
-                (self._words if word == piece else self._spaced)[word] = ids
+            self._known[piece] = np.array(encoding.ids, np.int32).tobytes()
 
     def encode(self, text: str) -> bytes:
         """The tokens of `text`."""
-        words = text.split(" ")
-        try:
-            return self._words[words[0]] + b"".join(map(self._spaced.__getitem__, words[1:]))
-        except KeyError:
-            return b"".join(map(self._known.__getitem__, self.pattern.findall(text)))
+        first, *words = text.split(" ") if _is_simple(text) else self._spaces.split(text)
+        return self._first[first] + b"".join(map(self._after.__getitem__, words))
 
-    def encode_seam(self, piece: str, place: int) -> tuple[bytes, int]:
-        """The tokens of `piece`, and how many of them stand for nothing after its first `place` characters."""
-        found = self._seams.get((piece, place))
+    def encode_seam(self, text: str, place: int) -> tuple[bytes, int]:
+        """The tokens of `text`, and how many of them stand for nothing after its first `place` characters."""
+        found = self._seams.get((text, place))
         if found is None:
-            if self._specials.search(piece):
-                raise KeyError(piece)
-            if len(self._seams) > MAX_PIECES:
-                self._seams.clear()
-            encoding = self._tokenizer.encode(piece, add_special_tokens=False)
-            before = sum(end <= place for _, end in encoding.offsets)
-            found = self._seams[piece, place] = np.array(encoding.ids, np.int32).tobytes(), before
+            found = self._seam(text, place)
+            if len(text) <= _LONG:
+                self._seams[text, place] = found
         return found
+
+    def joint(self, before: str, after: str) -> tuple[int, int]:
+        """Where what has to be taken as one begins in `before`, and where it ends in `after`: two pieces or none."""
+        near = before[-_NEAR:]
+        if near and self._cut.match(near + after[:_NEAR], len(near)):
+            return len(before), 0
+        end = self._cut.search(after, 1)
+        tail = self._cut.split(before[-_LONG:])
+        last = tail[-1] if len(tail) > 1 else self._cut.split(before)[-1]
+        return len(before) - len(last), end.start() if end else len(after)
+
+    def _seam(self, text: str, place: int) -> tuple[bytes, int]:
+        pieces = self._cut.split(text)
+        ends = list(itertools.accumulate(map(len, pieces)))
+        if place in ends:
+            ids = [self._known[piece] for piece in pieces]
+            return b"".join(ids), sum(map(len, ids[: ends.index(place) + 1])) // 4
+        if self._specials.search(text):
+            raise KeyError(text)
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return np.array(encoding.ids, np.int32).tobytes(), sum(end <= place for _, end in encoding.offsets)
+
+    def _joined(self, text: str) -> bytes:
+        return b"".join([self._known[piece] for piece in self._cut.split(text)])
+
+    def _make_room(self) -> None:
+        for piece in self._long:
+            del self._known[piece]
+        held: tuple[dict[Any, Any], ...] = (self._known, self._first, self._after, self._seams)
+        if sum(map(len, held)) > MAX_PIECES:
+            for known in held:
+                known.clear()
+            self._known[""] = b""
+
+
+class _Words(dict[str, bytes]):
+    """The tokens of words that stand behind `before`; those of a new word are made when it is asked for."""
+
+    def __init__(self, before: str, encode: Callable[[str], bytes]) -> None:
+        super().__init__()
+        self._before, self._encode = before, encode
+
+    def __missing__(self, word: str) -> bytes:
+        ids = self._encode(self._before + word)
+        if len(word) <= _LONG:
+            self[word] = ids
+        return ids
+
+
+def _is_simple(text: str) -> bool:
+    """Whether all spaces of a text stand between visible characters: each of them then begins a piece."""
+    twice = "  " in text or " \n" in text or "\n " in text
+    return not (twice or text.startswith(" ") or text.endswith(" ") or SPACE_SIGN in text or _RARE_SPACE.search(text))
 
 
 def piece_encoder(tokenizer: Tokenizer, specials: re.Pattern[str]) -> PieceEncoder | None:
     """An encoder by pieces, None where pieces are not sure to have the tokens of the whole text."""
-    tree = json.loads(tokenizer.to_str())
-    added = tree["added_tokens"]
-    alone = all(map(_stands_alone, added)) and _stay_apart([token["content"] for token in added])
-    if not (alone and _merges_stay_inside(tree)):
-        return None
-    pattern = next((pattern for pattern in _PATTERNS if _splits_at(pattern, tokenizer)), None)
-    return PieceEncoder(tokenizer, pattern, specials) if pattern else None
-
-
-def _merges_stay_inside(tree: Mapping[str, Any]) -> bool:
-    """Whether tokens are made by byte-pair merges within the parts of the splitting pattern and by nothing else."""
-    model, normalizer = tree["model"], tree["normalizer"]
-    parts = tree["pre_tokenizer"] or {}
-    steps = parts.get("pretokenizers", [parts])
-    return (
-        model["type"] == "BPE"
-        and not any(model.get(name) for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
-        # Unicode's composed forms: nothing composes with a space before it.
-        and (normalizer is None or normalizer["type"] == "NFC")
-        and any(step.get("type") == "ByteLevel" and not step.get("add_prefix_space") for step in steps)
-        and all(step.get("type") in ("ByteLevel", "Split", "Digits") for step in steps)
-    )
-
-
-def _stands_alone(token: Mapping[str, Any]) -> bool:
-    """Whether an added token takes nothing of the text around it, and can't lie across two pieces."""
-    takes = token["lstrip"] or token["rstrip"] or token["single_word"]
-    return not takes and not re.search(r"\s", token["content"])
-
-
-def _stay_apart(names: Sequence[str]) -> bool:
-    """Whether no name can begin or end inside another, so that one next to any text is found as itself."""
-    starts = {name[:size] for name in names for size in range(1, len(name) + 1)}
-    return not any(name[place:] in starts for name in names for place in range(1, len(name)))
-
-
-def _splits_at(pattern: re.Pattern[str], tokenizer: Tokenizer) -> bool:
-    """Whether the tokenizer splits wherever a piece ends, and its parts depend on nothing beyond.
-
-    Patterns look at sorts of characters, at most a few at a time: all short texts of all sorts are tried.
-    """
-    split = tokenizer.pre_tokenizer.pre_tokenize_str
-    known: dict[str, list[str]] = {}
-
-    def parts(text: str) -> list[str]:
-        if text not in known:
-            known[text] = [part for part, _ in split(text)]
-        return known[text]
-
-    for size in range(2, _LONGEST_TRIED + 1):
-        for characters in itertools.product(_SORTS, repeat=size):
-            text = "".join(characters)
-            pieces = pattern.findall(text)
-            if len(pieces) > 1 and parts(text) != [part for piece in pieces for part in parts(piece)]:
-                return False
-    return True
+    cuts = sure_cuts(tokenizer)
+    return PieceEncoder(tokenizer, cuts, specials) if cuts else None

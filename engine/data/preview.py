@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.building import last_turn
+from engine.data.blocks import last_turn
 from engine.data.check import examine
 from engine.data.conversation import Conversation
 from engine.data.dataset import Dataset, load_dataset
 from engine.data.encoding import TextFile
 from engine.data.items import Items
-from engine.data.problems import Problem
+from engine.data.problems import Problem, in_file
 from engine.data.read import Row
 from engine.data.remarks import remarks
 from engine.data.source import Source, open_source
@@ -65,7 +65,8 @@ def preview_rows(
     """Up to `count` rows from `row` on, as `rows`, and in `rows_total` how many there are to go through.
 
     `jump` is one of ORDERS to go through: by length, or only those that are cut or have a problem. `find` begins at the
-    next row whose text holds it, letters from A to Z in either case; where there is none no row comes back.
+    next row whose text holds it, letters from A to Z in either case; after the last row it goes on at the first, which
+    `wrapped` says. Where no row holds it none comes back.
 
     A pair's tokens are the prompt, the chosen response and the rejected one. Where the two sides write their
     prompt in different tokens, the rejected side's prompt comes again before its response. ORPO learns the
@@ -76,9 +77,10 @@ def preview_rows(
     dataset = load_dataset(path, tokenizer, max_length, objective, None, part, columns, trained_turns)
     total = sum(1 for _ in open_source(path, columns).rows()) if part.is_reached else dataset.rows
     order = _order(dataset, jump)
-    first = row - 1
+    first, wrapped = row - 1, False
     if find and first >= 0:
-        first = _next_with(dataset.rendered, find, order, first)
+        asked, first = first, _next_with(dataset.rendered, find, order, first)
+        wrapped = first < asked
     shown = order[first : first + count].tolist() if first >= 0 else []
     show = _Preview(tokenizer, max_length, objective, objective == "orpo" and sft_scope == "full", trained_turns)
     known = dict(zip(dataset.rendered.store.numbers.tolist(), range(len(dataset.rendered)), strict=True))
@@ -87,13 +89,18 @@ def preview_rows(
     rows = [
         {
             "line": int(lines[number]),
+            "file": file,
             "row": number + 1,
             "rows": total,
-            **(show.row(dataset.rendered, known[number]) if number in known else show.raw(*others[number])),
+            **(
+                show.row(dataset.rendered, known[number], file)
+                if number in known
+                else show.raw(*_there(others, number))
+            ),
         }
-        for number in shown
+        for number, file in zip(shown, dataset.files_of(np.array(shown, np.int64)), strict=True)
     ]
-    return {"rows_total": total if part.is_reached else len(order), "rows": rows}
+    return {"rows_total": total if part.is_reached else len(order), "wrapped": wrapped and bool(rows), "rows": rows}
 
 
 class _Limit:
@@ -122,17 +129,30 @@ def _order(dataset: Dataset, jump: str) -> Numbers:
         case "cut":
             return numbers[rendered.is_cut]
         case "problem":
-            lines = rendered.store.lines
-            marked = np.zeros(dataset.rows, bool)
-            for problem in dataset.problems:
-                for begin, end in problem.lines or ((problem.line, problem.line),):
-                    marked |= (lines >= begin) & (lines <= end) & (problem.severity != "note")
-            return np.flatnonzero(marked)
+            return np.flatnonzero(_marked(dataset))
     raise EngineError(f"Rows can't be gone through by {jump!r}.", f"Choose one of {', '.join(ORDERS)}.")
 
 
+def _marked(dataset: Dataset) -> npt.NDArray[np.bool_]:
+    """Which of the data's rows an error or a warning names, by their lines and files."""
+    lines = dataset.rendered.store.lines
+    files = np.array(dataset.files_of(np.arange(len(lines))), dtype=object)
+    marked = np.zeros(len(lines), bool)
+    for problem in dataset.problems:
+        if problem.severity == "note" or not problem.line:
+            continue
+        here = np.flatnonzero(files == problem.file) if problem.file else slice(None)
+        named = np.zeros(len(lines[here]), bool)
+        for begin, end in problem.lines or ((problem.line, problem.line),):
+            named |= (lines[here] >= begin) & (lines[here] <= end)
+        marked[here] |= named
+    return marked
+
+
 def _next_with(rows: Items, text: str, order: Numbers, first: int) -> int:
-    """The first place of `order` from `first` on whose row holds `text`; behind its end where there is none."""
+    """The first place of `order` whose row holds `text`, from `first` on and then from 0 on; behind its end where there
+    is none.
+    """
     store = rows.store
     if not len(store.texts):
         return len(order)
@@ -142,8 +162,9 @@ def _next_with(rows: Items, text: str, order: Numbers, first: int) -> int:
         side = int(np.searchsorted(ends, match.start(), side="right")) - 1
         if match.end() <= ends[side + 1]:
             holds[numbers[side // sides]] = True
-    found = np.flatnonzero(holds[order[first:]])
-    return first + int(found[0]) if len(found) else len(order)
+    found = np.flatnonzero(holds[order])
+    later = found[found >= first]
+    return int(next(iter(later if len(later) else found), len(order)))
 
 
 def _raw_rows(source: Source, numbers: list[int]) -> Iterator[tuple[int, tuple[str, Row | Problem]]]:
@@ -151,8 +172,27 @@ def _raw_rows(source: Source, numbers: list[int]) -> Iterator[tuple[int, tuple[s
     last = max(numbers, default=-1)
     for number, row in enumerate(islice(source.rows(), last + 1)):
         if number in numbers:
-            text = json.dumps(row.value, ensure_ascii=False) if isinstance(row, Row) else _raw_line(source, row.line)
+            text = _as_json(row) if isinstance(row, Row) else _raw_line(source, row.line)
             yield number, (text[:MAX_RAW_CHARACTERS].strip(), row)
+
+
+def _as_json(row: Row) -> str:
+    """The row's text, with that of what only tables hold, such as dates; nothing where it is nested by the hundred."""
+    try:
+        return json.dumps(row.value, ensure_ascii=False, default=str)
+    except RecursionError:
+        return ""
+
+
+def _there(others: dict[int, tuple[str, Row | Problem]], number: int) -> tuple[str, Row | Problem]:
+    """A row as the file has it. EngineError where the file has changed since it was checked."""
+    if number not in others:
+        raise _changed()
+    return others[number]
+
+
+def _changed() -> EngineError:
+    return EngineError("The data changed while it was shown.", "Choose the file again.")
 
 
 def _raw_line(source: Source, line: int) -> str:
@@ -174,7 +214,7 @@ class _Preview:
     learns_prompts: bool
     trained_turns: str
 
-    def row(self, rows: Items, place: int) -> dict[str, Any]:
+    def row(self, rows: Items, place: int, file: str) -> dict[str, Any]:
         """A row that has tokens."""
         store = rows.store
         item = Items(store, rows.rows, _WHOLE)[place]
@@ -184,7 +224,7 @@ class _Preview:
         if isinstance(kept, Problem):
             tokens = [{**token, "trained": False} for token in tokens]
         text = store.text(int(rows.rows[place]) * store.sides)
-        return {"text": text, "tokens": tokens, "problem": problem and asdict(problem)}
+        return {"text": text, "tokens": tokens, "problem": problem and asdict(in_file(problem, file))}
 
     def raw(self, text: str, row: Row | Problem) -> dict[str, Any]:
         """A row that has none, and why."""
@@ -200,7 +240,7 @@ class _Preview:
                 return refused
         else:
             return checked
-        raise EngineError("The data changed while it was shown.", "Choose the file again.")
+        raise _changed()
 
     def _row(self, example: Example) -> list[dict[str, Any]]:
         return self._tokens(

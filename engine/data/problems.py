@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
@@ -22,6 +22,7 @@ class Problem:
     `line` counts from 1 as an editor does (0: the file as a whole), `column` too (0: not known). `message` is a
     sentence of cause, `fix` one of cure; `cure` names what can be pressed, one of `engine.data.fixes.CURES` or "".
     A problem that stands for many `rows` names all of their `lines`, and `line` is the first. (Rows can share a line.)
+    `file` is the name of the file that the lines are of, where there could be several.
     """
 
     line: int
@@ -33,6 +34,7 @@ class Problem:
     cure: str = ""
     lines: Lines = ()
     rows: int = 1
+    file: str = ""
 
 
 def error(line: int, code: str, message: str, fix: str, column: int = 0, cure: str = "skip") -> Problem:
@@ -50,13 +52,22 @@ def note(line: int, code: str, message: str, fix: str) -> Problem:
     return Problem(line, "note", code, message, fix)
 
 
+def in_file(problem: Problem, file: str) -> Problem:
+    """The problem as one of a line of `file`, which its words name too; as it is where it names its file or `file` is
+    "".
+    """
+    if problem.file or not file:
+        return problem
+    return replace(problem, file=file, message=f"{file}: {problem.message}")
+
+
 class ProblemList:
-    """The problems of a file, however many: of one kind the first TOLD in words, of all the others their lines."""
+    """The problems of the data, however many: of one kind the first TOLD in words, of all the others their lines."""
 
     def __init__(self, problems: Iterable[Problem] = ()) -> None:
         self._told: list[Problem] = []
         self._count: defaultdict[tuple[Severity, str, str], int] = defaultdict(int)
-        self._more: defaultdict[tuple[Severity, str, str], _Others] = defaultdict(_Others)
+        self._more: defaultdict[tuple[Severity, str, str, str], _Others] = defaultdict(_Others)
         self.extend(problems)
 
     def add(self, problem: Problem) -> None:
@@ -66,7 +77,7 @@ class ProblemList:
         if self._count[kind] <= TOLD[problem.severity]:
             self._told.append(problem)
         else:
-            self._more[kind].add(problem)
+            self._more[*kind, problem.file].add(problem)
 
     def extend(self, problems: Iterable[Problem]) -> None:
         """More of them."""
@@ -74,7 +85,7 @@ class ProblemList:
             self.add(problem)
 
     def listed(self) -> tuple[Problem, ...]:
-        """Those told in words, then one for the others of each kind."""
+        """Those told in words, then one for the others of each kind, file by file."""
         return (*self._told, *(others.problem(*kind) for kind, others in self._more.items()))
 
 
@@ -100,7 +111,7 @@ def lines_in_words(ranges: Sequence[tuple[int, int]]) -> str:
 
 @dataclass
 class _Others:
-    """The rows of a kind of problem that are counted only."""
+    """The rows of a kind of problem, and of a file, that are counted only."""
 
     rows: int = 0
     lines: list[int] = field(default_factory=list)
@@ -111,8 +122,8 @@ class _Others:
         self.lines += lines
         self.rows += max(problem.rows, len(lines))  # more than lines where rows share one, never less
 
-    def problem(self, severity: Severity, code: str, cure: str) -> Problem:
+    def problem(self, severity: Severity, code: str, cure: str, file: str) -> Problem:
         ranges, plural = line_ranges(sorted(self.lines)), "" if self.rows == 1 else "s"
         message = f"{self.rows:,} more row{plural} of the same kind: line{plural} {lines_in_words(ranges)}."
         fix = "The same helps as for those before."
-        return Problem(ranges[0][0], severity, code, message, fix, 0, cure, ranges, self.rows)
+        return in_file(Problem(ranges[0][0], severity, code, message, fix, 0, cure, ranges, self.rows), file)

@@ -68,6 +68,8 @@ def as_row(line: int, text: str, value: Any) -> Row | Problem:
                 text.lower().find("\\ud") + 1,
                 "convert",
             )
+        except RecursionError:
+            return unreadable(line)
     if not isinstance(value, dict):
         return error(
             line,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from engine.data.conversation import Comparison, Conversation
 from engine.data.personal import NAMES, personal_data
-from engine.data.problems import Problem, ProblemList, line_ranges, note, warning
+from engine.data.problems import Problem, ProblemList, in_file, line_ranges, note, warning
 from engine.data.tokenize import Example, Item, Pair, extent
 
 Key = TypeVar("Key", bound=Hashable)
@@ -74,13 +74,18 @@ def default_template() -> Problem:
     )
 
 
-def duplicates(lines: Sequence[int]) -> Problem:
-    """Names the `lines` that hold the same row."""
+def duplicates(lines: Sequence[int], others: Sequence[str] = (), times: int = 0) -> Problem:
+    """Names the `lines` of a file that hold the same row, and the `others` that hold it too, `times` in all."""
+    if others:
+        named = " and ".join(others) if len(others) < 3 else f"{len(others):,} other files"
+        held = f"{'hold' if len(lines) > 1 else 'holds'} a row that is in {named} too and"
+    else:
+        held, times = "hold the same row, which", len(lines)
     return Problem(
         lines[0],
         "warning",
         "duplicates",
-        f"{_lines(lines)} hold the same row, which counts {len(lines):,} times as much as others.",
+        f"{_lines(lines)} {held} counts {times:,} times as much as others.",
         "Keep one of them, unless that is meant.",
         cure="dedupe",
         lines=line_ranges(lines),
@@ -88,20 +93,14 @@ def duplicates(lines: Sequence[int]) -> Problem:
     )
 
 
-def in_both(trained: Mapping[Key, int], measured: Iterable[tuple[Key, int]]) -> tuple[Problem, ...]:
+def in_both(trained: Mapping[Key, tuple[int, str]], measured: Iterable[tuple[Key, int, str]]) -> tuple[Problem, ...]:
     """Rows of the validation file that are trained too.
 
-    `trained` maps the fingerprints of rows to their lines, `measured` are those of the validation file.
+    `trained` maps the fingerprints of rows to their lines and files, `measured` are those of the validation data.
     """
     return ProblemList(
-        warning(
-            line,
-            "in_both",
-            f"Line {line} is line {trained[fingerprint]} of the training data too, so measuring it tells what was "
-            "learned by heart.",
-            "Take the row out of one of the two files.",
-        )
-        for fingerprint, line in measured
+        in_file(_in_both(line, *trained[fingerprint]), file)
+        for fingerprint, line, file in measured
         if fingerprint in trained
     ).listed()
 
@@ -123,6 +122,16 @@ def one_sided_lengths(sizes: npt.NDArray[np.integer]) -> Problem | None:
                 "Add pairs whose two answers are about as long.",
             )
     return None
+
+
+def _in_both(line: int, trained_line: int, trained_file: str) -> Problem:
+    return warning(
+        line,
+        "in_both",
+        f"Line {line} is line {trained_line} of {trained_file or 'the training data'} too, so measuring it tells what "
+        "was learned by heart.",
+        "Take the row out of one of the two files.",
+    )
 
 
 def _texts(row: Conversation | Comparison) -> str:
@@ -163,6 +172,8 @@ def _special(line: int, name: str) -> Problem:
 
 
 def _lines(lines: Sequence[int]) -> str:
+    if len(lines) == 1:
+        return f"Line {lines[0]}"
     named = ", ".join(map(str, lines[: min(MAX_LINES_NAMED, len(lines) - 1)]))
     others = len(lines) - MAX_LINES_NAMED
     return f"Lines {named} and {f'{others:,} more' if others > 1 else lines[-1]}"

@@ -14,12 +14,14 @@ import numpy.typing as npt
 
 from engine.config import TrainConfig
 from engine.data.dataset import Dataset
+from engine.data.fixes import CURES
 from engine.data.rows import Rows
 from engine.data.store import cache_folder
 from engine.errors import EngineError
 
 _LENGTHS_KEPT = 32  # files of row lengths in the cache, the latest
 _WITHOUT_TARGETS = ("nothing_to_train", "no_assistant")
+_TRIM = "Shorten up to {} row{} by turns and sentences"
 
 
 def report(config: TrainConfig, rows: Rows, prompts: bool = False) -> dict[str, Any]:
@@ -68,21 +70,41 @@ def _prompt_targets(dataset: Dataset) -> int:
 
 
 def _cures(config: TrainConfig, dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """What `fix` can do for the file: a cure, what its button says, and how many rows it is for."""
+    """What `fix` can do for the file: a cure, what its button says, what it does in a sentence, and for how many rows
+    of the whole file.
+    """
     if Path(config.data).expanduser().is_dir():
         return
-    rendered, contents = dataset.rendered, dataset.contents
+    rendered = dataset.rendered
     same = sum(found.rows for found in dataset.problems if found.severity == "warning" and found.cure == "skip")
     # What stands before the first answer can be shortened; a plain text's first token is all that it has there.
     long = rendered.is_cut & (rendered.firsts.max(axis=1, initial=0) > 1)
-    for cure, label, count in (
-        ("skip", "Leave out {}", dataset.rows - len(dataset.examples) + same),
-        ("trim", "Shorten up to {}", int(long.sum())),
-        ("convert", "Clean the text of {}", sum(found.rows for found in dataset.problems if found.cure == "convert")),
-        ("dedupe", "Leave out {} that came before", len(contents) - len(np.unique(contents))),
+    flawed = dataset.rows - len(dataset.examples) + same
+    unclean = sum(found.rows for found in dataset.problems if found.cure == "convert")
+    for cure, one, many, count in (
+        (
+            "skip",
+            "Leave out 1 flawed row",
+            "Leave out all {:,} flawed rows",
+            flawed * (flawed < dataset.rows),
+        ),
+        ("trim", _TRIM.format(1, ""), _TRIM.format("{:,}", "s"), int(long.sum())),
+        ("convert", "Convert 1 row to clean UTF-8", "Convert all {:,} such rows to clean UTF-8", unclean),
+        ("dedupe", "Leave out 1 repeated row", "Leave out {:,} repeated rows", _repeated(dataset)),
     ):
         if count:
-            yield {"cure": cure, "label": label.format("1 row" if count == 1 else f"{count:,} rows"), "rows": count}
+            label = one if count == 1 else many.format(count)
+            yield {"cure": cure, "label": label, "does": f"{CURES[cure]}.", "rows": count}
+
+
+def _repeated(dataset: Dataset) -> int:
+    """Rows that say what one before them says: all of them go, also those that can't be used, where any that can is
+    repeated.
+    """
+    if len(np.unique(dataset.contents)) == len(dataset.contents):
+        return 0
+    contents = dataset.rendered.store.contents[dataset.rendered.rows]
+    return len(contents) - len(np.unique(contents, axis=0))
 
 
 def _keep(sizes: npt.NDArray[np.int32]) -> Path:

@@ -14,7 +14,7 @@ from engine.data.building import Progress, Stop
 from engine.data.dataset import Dataset, load_dataset
 from engine.data.folders import folder_parts
 from engine.data.items import Items
-from engine.data.problems import Problem
+from engine.data.problems import Problem, in_file
 from engine.data.remarks import in_both
 from engine.data.split import own_rows_sentence, split
 from engine.data.tokenizer import TextTokenizer
@@ -39,9 +39,10 @@ class Rows:
         """What is wrong with the data, then with the validation file, whose problems name it."""
         if self.valid_dataset is None:
             return self.dataset.problems
-        name = self.valid_dataset.path.name
+        files = self.valid_dataset.files
+        name = files[0].name if len(files) == 1 else self.valid_dataset.path.name
         found = (*self.valid_dataset.problems, *_in_both(self.dataset, self.valid_dataset))
-        return (*self.dataset.problems, *(replace(one, message=f"{name}: {one.message}") for one in found))
+        return (*self.dataset.problems, *(in_file(one, name) for one in found))
 
     def largest(self, config: TrainConfig) -> int:
         """The most tokens that a row brings into a batch: of a pair both sides, its prompt once where it is shared."""
@@ -102,8 +103,9 @@ def _load(
 def _in_both(data: Dataset, measured: Dataset) -> Iterator[Problem]:
     """Rows of the validation file that are trained as well."""
     common, trained, _ = np.intersect1d(data.contents, measured.contents, return_indices=True)
-    trained_lines, measured_lines = data.examples.lines, measured.examples.lines
-    lines = {key: int(trained_lines[place]) for key, place in zip(common.tolist(), trained.tolist(), strict=True)}
+    places = zip(data.examples.lines[trained].tolist(), data.files_of(data.examples.numbers[trained]), strict=True)
     again = np.flatnonzero(np.isin(measured.contents, common))
-    keys = measured.contents[again].tolist()
-    yield from in_both(lines, list(zip(keys, measured_lines[again].tolist(), strict=True)))
+    keys, rows = measured.contents[again].tolist(), measured.examples.at(measured.examples.rows[again])
+    files = measured.files_of(rows.numbers)
+    known = dict(zip(common.tolist(), places, strict=True))
+    yield from in_both(known, list(zip(keys, rows.lines.tolist(), files, strict=True)))

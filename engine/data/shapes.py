@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from engine.data.columns import Columns
-from engine.data.problems import Problem, error
-from engine.data.read import Row
+from engine.data.preferences import judged, transcript
+from engine.data.problems import Problem, error, in_file
+from engine.data.read import Row, unreadable
 
 _SPEAKERS = {
     "human": "user",
@@ -20,26 +21,34 @@ _SPEAKERS = {
     "function_response": "tool",
 }
 _CALL = "function_call"
+_OF_A_PAIR = ("prompt", "chosen", "rejected")
 
 
 def canonical(row: Row, columns: Columns) -> Row | Problem:
     """The row in one of the shapes of `engine.data.check`; as it is where `columns` ({} for none) fit none of it.
 
     Names of fields and of who speaks are translated, parts of a content are joined, and what belongs to a prompt
-    is put before it. A part that is no text is a Problem.
+    is put before it. Of two answers the winner is the chosen one. A part that is no text is a Problem.
     """
-    fields = {field: row.value[name] for field, name in columns.items() if name in row.value}
+    fields: dict[str, Any] | Problem = {field: row.value[name] for field, name in columns.items() if name in row.value}
     if not fields:
         return row
+    if "answer_a" in columns:
+        fields = judged(row, columns)
+    if isinstance(fields, Problem):
+        return in_file(fields, row.file)
     try:
         value = _shaped(fields)
+    except RecursionError:
+        return in_file(unreadable(row.line), row.file)
     except _PartError as cause:
-        return error(
+        problem = error(
             row.line,
             "part_type",
             f"Line {row.line} has a message with a part of type {cause.kind[:40]!r}, which can't be trained here.",
             "Keep parts of the type 'text' only, or take the row out.",
         )
+        return in_file(problem, row.file)
     is_ours = all(field == name for field, name in columns.items())
     is_same = is_ours and all(row.value.get(name) is part for name, part in value.items())
     return row if is_same else replace(row, value=value)
@@ -62,6 +71,8 @@ def _shaped(fields: dict[str, Any]) -> dict[str, Any]:
     if "text" in fields:
         return {"text": fields["text"]}
     sides = ("chosen", "rejected", "completion")
+    if {"chosen", "rejected"} <= fields.keys():
+        fields = {name: transcript(part) if name in _OF_A_PAIR else part for name, part in fields.items()}
     shaped: dict[str, Any] = {name: _side(fields[name]) for name in sides if name in fields}
     if "prompt" in fields:
         shaped = {"prompt": _prompt(fields), **shaped}

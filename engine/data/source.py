@@ -13,9 +13,9 @@ from typing import Protocol
 from engine.data.arrays import looks_like_array, read_array
 from engine.data.columns import Columns, guess, parse_columns
 from engine.data.documents import PASSAGE, read_passages
-from engine.data.encoding import TextFile
+from engine.data.encoding import TextFile, open_bytes
 from engine.data.folders import DOCUMENTS, FORMATS, TABLES, folder_parts
-from engine.data.problems import Problem, note
+from engine.data.problems import Problem, in_file, note
 from engine.data.read import Row, read_lines
 from engine.data.shapes import canonical
 from engine.data.tables import read_table
@@ -42,18 +42,19 @@ class _File(Protocol):
 
 
 class Source:
-    """Rows of one file or several, told apart by `Row.file`.
+    """Rows of one file, or of those of a folder, told apart by `Row.file`.
 
     `columns` maps our fields to the file's columns, as they were given or guessed from the first rows ({}: no
     shape was found); rows that differ are guessed by their own names unless the columns were given.
-    `column_names` are those of the first rows. `notes` are on the files as a whole and stand for no row.
+    `column_names` are those of the first rows. `notes` are on the files as a whole and stand for no row; some are
+    known only once all rows are read.
     """
 
-    def __init__(self, files: tuple[Path, ...], columns: str, passage: int) -> None:
-        self.files, self._passage = files, passage
+    def __init__(self, files: tuple[Path, ...], columns: str, passage: int, is_folder: bool) -> None:
+        self.files, self._passage, self._is_folder = files, passage, is_folder
         self.bytes_total = sum(_size(file) for file in files)
         self.bytes_done = 0
-        self.notes = tuple(filter(None, map(_utf_16, files)))
+        self.notes = list(filter(None, map(_utf_16, files)))
         self._is_table = files[0].suffix.lower() in TABLES
         peeked = self._peek()
         self.column_names = tuple(dict.fromkeys(name for row in peeked for name in row.value))
@@ -74,7 +75,7 @@ class Source:
         What has no shape comes as it is. EngineError where the disk fails.
         """
         if "label" in self.columns:
-            return paired(self._raw_rows(), self.columns, self._is_given)
+            return paired(self._raw_rows(), self.columns, self._is_given, self._tell)
         return (row if isinstance(row, Problem) else self._shaped(row) for row in self._raw_rows())
 
     def _raw_rows(self) -> Iterator[Row | Problem]:
@@ -95,11 +96,13 @@ class Source:
             self.bytes_done = done
 
     def _of_file(self, path: Path, row: Row | Problem) -> Row | Problem:
-        if len(self.files) == 1:
+        if not self._is_folder:
             return row
-        if isinstance(row, Row):
-            return replace(row, file=path.name)
-        return replace(row, message=f"{path.name}: {row.message}")
+        return Row(row.line, row.value, path.name) if isinstance(row, Row) else in_file(row, path.name)
+
+    def _tell(self, found: Problem) -> None:
+        """One more of `notes`, in place of the one of the same kind that an earlier reading told."""
+        self.notes = [*(one for one in self.notes if one.code != found.code), found]
 
     def _peek(self) -> list[Row]:
         file, rows = _opened(self.files[0], self._passage)
@@ -146,7 +149,7 @@ def open_source(path: Path, columns: str = "", passage: int = PASSAGE) -> Source
     """
     try:
         files, _ = folder_parts(path)
-        return Source(files, columns, passage)
+        return Source(files, columns, passage, path.is_dir())
     except (OSError, ValueError) as cause:  # ValueError: a zero character in the name
         reason = cause.strerror if isinstance(cause, OSError) else cause
         raise EngineError(f"The data {path} can't be read: {reason}.", "Check its name and place.") from cause
@@ -173,6 +176,7 @@ def _opened(path: Path, passage: int) -> tuple[_File, Iterator[Row | Problem]]:
             _INSTEAD.get(suffix, f"Use a file that ends in one of {', '.join(FORMATS)}."),
         )
     if suffix == ".parquet":
+        open_bytes(path).close()  # a pipe by that name would be waited for
         from engine.data.parquet import ParquetFile  # loading pyarrow takes 0.2 s that other files needn't wait for
 
         table = ParquetFile(path)

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import platformdirs
 
+from engine.data.blocks import Block
 from engine.errors import EngineError
 
 MAX_CACHE_BYTES = 4 * 1024**3  # of all stores together; those not used for longest go first
@@ -38,7 +39,6 @@ _ARRAYS = {
     "lines": np.int32,
 }
 _BUFFER_BYTES = 1024**2
-_WAITING_SIDES = 4096
 _META = "meta.json"
 
 
@@ -91,9 +91,7 @@ class StoreWriter:
     def __init__(self) -> None:
         self._files: dict[str, BinaryIO] = {}
         self._ends = dict.fromkeys(("ends", "range_ends", "text_ends"), 0)
-        # Small numbers, written many at a time.
-        self._waiting: dict[str, list[int]] = {name: [] for name in ("lines", "numbers", "common", "ranges")}
-        self._waiting |= {name: [0] for name in self._ends}
+        self._rows = 0
 
     def __enter__(self) -> Self:
         try:
@@ -101,6 +99,8 @@ class StoreWriter:
             self._folder = Path(tempfile.mkdtemp(prefix="new-", dir=cache_folder()))
             for name in _ARRAYS:
                 self._files[name] = (self._folder / name).open("wb", _BUFFER_BYTES)
+            for name in self._ends:
+                self._files[name].write(bytes(8))
         except OSError as cause:
             raise _refusal(cause) from cause
         return self
@@ -115,38 +115,22 @@ class StoreWriter:
                 continue  # a full disk refuses the buffer once more; the folder goes anyway
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add_line(self, line: int) -> None:
-        """A row of the file, whatever becomes of it."""
-        self._waiting["lines"].append(min(line, 2**31 - 1))
-
-    def add_row(self, number: int, common: int, prompt: bytes, content: bytes) -> None:
-        """A row whose sides follow. `number` counts the file's rows from 0 on."""
-        self._waiting["numbers"].append(number)
-        self._waiting["common"].append(common)
-        self._write("prompts", prompt)
-        self._write("contents", content)
-
-    def add_side(self, ids: bytes, ranges: Sequence[tuple[int, int]], text: str) -> None:
-        """One side of a row: int32 tokens, what is trained of them, and its text."""
-        written, waiting = text.encode(), self._waiting
-        self._write("ids", ids)
-        self._write("texts", written)
-        for begin, end in ranges:
-            waiting["ranges"] += (begin, end)
-        for name, size in (("ends", len(ids) // 4), ("range_ends", len(ranges)), ("text_ends", len(written))):
-            self._ends[name] += size
-            waiting[name].append(self._ends[name])
-        if len(waiting["ends"]) >= _WAITING_SIDES:
-            self._write_waiting()
-
-    def _write_waiting(self) -> None:
-        for name, values in self._waiting.items():
-            self._write(name, np.array(values, _ARRAYS[name]).tobytes())
-            values.clear()
+    def add(self, block: Block) -> None:
+        """The next rows of the data."""
+        self._write("lines", np.minimum(np.array(block.lines, np.int64), 2**31 - 1).astype(np.int32))
+        self._write("numbers", np.array(block.numbers, np.int32) + np.int32(self._rows))
+        self._rows += len(block.lines)
+        for name, values in (("common", block.common), ("ranges", block.ranges)):
+            self._write(name, np.array(values, np.int32))
+        for name, sizes in (("ends", block.sizes), ("range_ends", block.range_sizes), ("text_ends", block.text_sizes)):
+            ends = self._ends[name] + np.cumsum(sizes, dtype=np.int64)
+            self._ends[name] = int(ends[-1]) if len(ends) else self._ends[name]
+            self._write(name, ends)
+        for name in ("prompts", "contents", "ids", "texts"):
+            self._write(name, b"".join(getattr(block, name)))
 
     def finish(self, meta: dict[str, Any], key: str | None) -> Store:
         """The store, kept under `key` if one is given."""
-        self._write_waiting()
         try:
             for file in self._files.values():
                 file.close()
@@ -159,9 +143,9 @@ class StoreWriter:
             _keep(self._folder, cache_folder() / key)
         return store
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, data: bytes | npt.NDArray[Any]) -> None:
         try:
-            self._files[name].write(data)
+            self._files[name].write(data if isinstance(data, bytes) else data.tobytes())
         except OSError as cause:
             raise _refusal(cause) from cause
 
@@ -176,6 +160,11 @@ def find_store(key: str) -> Store | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     return store
+
+
+def drop_store(key: str) -> None:
+    """Forgets the store that was kept under `key`; whoever has it open may use it on."""
+    shutil.rmtree(cache_folder() / key, ignore_errors=True)
 
 
 def _read(folder: Path) -> Store:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import TextIO
@@ -159,7 +159,7 @@ def _names(file: TextFile, records: Iterator[tuple[int, list[str] | Problem]]) -
             f"The first line of {file.path.name} names no columns: it begins with {names[0][:40]!r}.",
             "Write a first line that names them, such as prompt,completion.",
         )
-    if twice := next((name for name in names if name and names.count(name) > 1), ""):
+    if twice := next((name for name, times in Counter(names).items() if name and times > 1), ""):
         raise EngineError(f"Two columns of {file.path.name} have the name {twice!r}.", "Give them different names.")
     return [name or f"column {number}" for number, name in enumerate(names, start=1)]
 

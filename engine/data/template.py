@@ -38,7 +38,7 @@ class ChatTemplate:
     """A compiled template.
 
     `ends` are the tokens that end an assistant's turn: those given, and the one that the template itself
-    writes there. EngineError for a source that is not a template.
+    writes there. `now` is the time that it may write. EngineError for a source that is not a template.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class ChatTemplate:
         ends: Iterable[str] = (),
         added_tokens: Sequence[str] = (),
         is_default: bool = False,
+        now: datetime | None = None,
     ) -> None:
         self.source = source
         self.bos_token = bos_token
@@ -57,7 +58,7 @@ class ChatTemplate:
         self.added_tokens = tuple(added_tokens)
         self.is_default = is_default
         # One clock for all renderings: a row rendered twice over midnight must come out the same.
-        self.environment = TemplateEnvironment(datetime.now())
+        self.environment = TemplateEnvironment(now or datetime.now())
         try:
             self._template = self.environment.from_string(source)
         except (jinja2.TemplateError, RecursionError, ValueError, MemoryError, SyntaxError) as cause:

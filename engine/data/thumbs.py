@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.data.columns import Columns
-from engine.data.problems import Problem, error
+from engine.data.problems import Problem, error, in_file, note, warning
 from engine.data.read import Row
 from engine.data.shapes import canonical
 
@@ -33,57 +33,78 @@ def verdict(value: Any, with_numbers: bool = False) -> bool | None:
     return _VERDICTS.get(name, _NUMBERS.get(name) if with_numbers else None)
 
 
-def paired(rows: Iterable[Row | Problem], columns: Columns, with_numbers: bool) -> Iterator[Row | Problem]:
+def paired(
+    rows: Iterable[Row | Problem], columns: Columns, with_numbers: bool, tell: Callable[[Problem], None]
+) -> Iterator[Row | Problem]:
     """Pairs out of rows with a label, each in the place of its second row; at the end those that found no partner.
 
     Answers that wait for a partner lie in a temporary file: in memory are 16 bytes of each one's prompt and where the
-    answer lies. A row without a prompt or an answer comes as it is.
+    answer lies. A row without a prompt or an answer comes as it is. In the end `tell` is told what the file is.
     """
-    waiting: dict[tuple[bytes, bool], list[tuple[int, int]]] = {}
+    waiting: dict[tuple[bytes, bool], list[_Waiting]] = {}
+    has_both: dict[bytes, bool] = {}
+    pairs = 0
     with tempfile.TemporaryFile() as spool:
         for row in rows:
             labelled = row if isinstance(row, Problem) else _labelled(row, columns, with_numbers)
             if not isinstance(labelled, _Labelled):
                 yield labelled
                 continue
-            key = hashlib.blake2b(json.dumps(labelled.prompt).encode(), digest_size=16).digest()
+            key = hashlib.blake2b(labelled.prompt.encode(), digest_size=16).digest()
             if partners := waiting.get((key, not labelled.is_good)):
-                spool.seek(partners.pop()[1])
+                spool.seek(partners.pop().place)
                 if not partners:
                     del waiting[key, not labelled.is_good]
-                yield labelled.against(json.loads(spool.readline()))
+                has_both[key] = True
+                pairs += 1
+                yield labelled.against(spool.readline())
             else:
                 place = spool.seek(0, os.SEEK_END)
-                waiting.setdefault((key, labelled.is_good), []).append((labelled.row.line, place))
-                spool.write(json.dumps(labelled.answer).encode() + b"\n")
-    yield from (_alone(*one) for one in sorted((line, good) for (_, good), ones in waiting.items() for line, _ in ones))
+                one = _Waiting(place, labelled.row.line, labelled.row.file)
+                waiting.setdefault((key, labelled.is_good), []).append(one)
+                has_both.setdefault(key, False)
+                spool.write(labelled.answer.encode() + b"\n")
+    if has_both:
+        tell(_told(len(has_both), sum(has_both.values()), pairs))
+    alone = sorted((one, is_good) for (_, is_good), ones in waiting.items() for one in ones)
+    yield from (_alone(one, is_good) for one, is_good in alone)
+
+
+class _Waiting(NamedTuple):
+    """Where an answer lies that waits for a partner, in the order of reading, and where it comes from."""
+
+    place: int
+    line: int
+    file: str
 
 
 @dataclass(frozen=True)
 class _Labelled:
-    """An answer with its verdict; `row` is in one shape already."""
+    """An answer with its verdict, prompt and answer as JSON texts; `row` is in one shape already."""
 
     row: Row
-    prompt: Any
-    answer: Any
+    prompt: str
+    answer: str
     is_good: bool
 
-    def against(self, other: Any) -> Row:
+    def against(self, other: bytes) -> Row:
         """The pair of this answer and one of the other verdict."""
-        chosen, rejected = (self.answer, other) if self.is_good else (other, self.answer)
+        prompt, own = json.loads(self.prompt), json.loads(self.answer)
+        chosen, rejected = (own, json.loads(other)) if self.is_good else (json.loads(other), own)
         tools = {"tools": self.row.value["tools"]} if "tools" in self.row.value else {}
-        return replace(self.row, value={"prompt": self.prompt, "chosen": chosen, "rejected": rejected, **tools})
+        return replace(self.row, value={"prompt": prompt, "chosen": chosen, "rejected": rejected, **tools})
 
 
 def _labelled(row: Row, columns: Columns, with_numbers: bool) -> _Labelled | Row | Problem:
     is_good = verdict(row.value.get(columns["label"]), with_numbers)
     if is_good is None:
-        return error(
+        problem = error(
             row.line,
             "no_verdict",
             f"Line {row.line} has no thumb up or down in its {columns['label']!r}, which the rows before it have.",
             "Write true or false there, or take the row out.",
         )
+        return in_file(problem, row.file)
     shaped = canonical(row, {field: name for field, name in columns.items() if field != "label"})
     if isinstance(shaped, Problem):
         return shaped
@@ -91,14 +112,41 @@ def _labelled(row: Row, columns: Columns, with_numbers: bool) -> _Labelled | Row
     turns = shaped.value.get("messages")
     if isinstance(turns, list) and turns:  # a chat: what answers is its last message
         prompt, answer = turns[:-1], turns[-1:]
-    return _Labelled(shaped, prompt, answer, is_good) if prompt and answer else shaped
+    if not prompt or not answer:
+        return shaped
+    try:
+        return _Labelled(shaped, json.dumps(prompt), json.dumps(answer), is_good)
+    except (TypeError, RecursionError):  # a date, or lists in lists by the hundred: the check will say so
+        return shaped
 
 
-def _alone(line: int, is_good: bool) -> Problem:
+def _alone(one: _Waiting, is_good: bool) -> Problem:
     own, other = ("up", "down") if is_good else ("down", "up")
-    return error(
-        line,
+    problem = error(
+        one.line,
         "unpaired",
-        f"Line {line} has an answer with a thumb {own}, and its prompt has none left with a thumb {other}.",
+        f"Line {one.line} has an answer with a thumb {own}, and its prompt has none left with a thumb {other}.",
         "Add such an answer to the same prompt, or take the row out.",
+    )
+    return in_file(problem, one.file)
+
+
+def _told(prompts: int, both: int, pairs: int) -> Problem:
+    """What a person should know of the file as a whole."""
+    what = "These are answers with a thumb up or down, and pairs are made of them"
+    if not both:
+        none = f"none of the {prompts:,} prompts has both" if prompts != 1 else "the one prompt doesn't have both"
+        return warning(
+            0,
+            "thumbs",
+            f"{what}, but {none}.",
+            "Add answers of the other kind to the same prompts; or keep only the good ones, without the thumb, and "
+            "learn from these (SFT).",
+        )
+    made = "1 pair comes of it" if pairs == 1 else f"{pairs:,} pairs come of it"
+    return note(
+        0,
+        "thumbs",
+        f"{what}: {both:,} of {prompts:,} prompts {'has' if both == 1 else 'have'} both, and {made}.",
+        "Add answers of the other kind where one has no partner.",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -42,7 +43,8 @@ class TextTokenizer:
 
     `bos_ids` are put before a plain text (none for many models). `eos_ids` end an answer: those that the
     model's files name and the one its chat template writes after an answer. `fingerprint` is another wherever a row
-    could get other tokens. `special_names` finds the names of special tokens in a text.
+    could get other tokens. `special_names` finds the names of special tokens in a text. `folder` is where its files
+    lie.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class TextTokenizer:
         bos_ids: Iterable[int],
         eos_ids: Iterable[int],
         fingerprint: str = "",
+        folder: Path | None = None,
     ) -> None:
         self.template = template
-        self.fingerprint = fingerprint
+        self.fingerprint, self.folder = fingerprint, folder
         self.bos_ids = tuple(bos_ids)
         ends = (tokenizer.token_to_id(token) for token in template.ends)
         self.eos_ids = frozenset(eos_ids) | {number for number in ends if number is not None}
@@ -125,11 +128,11 @@ class TextTokenizer:
         return list(self.encode_rendered(rendered)[0].tolist())
 
 
-def load_tokenizer(folder: Path) -> TextTokenizer:
+def load_tokenizer(folder: Path, now: datetime | None = None) -> TextTokenizer:
     """The tokenizer in a model's folder, laid out as Hugging Face does; EngineError if missing or broken.
 
     Reads files of fixed names only: tokenizer.json, and where there are any tokenizer_config.json,
-    special_tokens_map.json, generation_config.json and chat_template.jinja.
+    special_tokens_map.json, generation_config.json and chat_template.jinja. `now` is its chat template's time.
     """
     tokenizer, bos_ids = _read_tokenizer(folder / "tokenizer.json")
     config = {
@@ -161,8 +164,9 @@ def load_tokenizer(folder: Path) -> TextTokenizer:
         ends=ends,
         added_tokens=[token.content for token in tokenizer.get_added_tokens_decoder().values()],
         is_default=source is None,
+        now=now,
     )
-    return TextTokenizer(tokenizer, template, bos_ids, eos_ids, _fingerprint(folder, template))
+    return TextTokenizer(tokenizer, template, bos_ids, eos_ids, _fingerprint(folder, template), folder.absolute())
 
 
 def _fingerprint(folder: Path, template: ChatTemplate) -> str:

@@ -135,7 +135,7 @@ LABELS = {"skip": "Leave out 1 row", "trim": "Trim 12 rows", "dedupe": "Remove 2
 def problem(line, code, message, severity="error", cure="", column=0, fix="Mend it.", lines=()):
     return {
         "line": line, "severity": severity, "code": code, "message": message, "fix": fix, "cure": cure,
-        "column": column, "lines": lines,
+        "column": column, "lines": lines, "rows": sum(last - first + 1 for first, last in lines) or 1,
     }  # fmt: skip
 
 
@@ -186,8 +186,11 @@ def preview(arguments):
     order, count = list(enumerate(rows, start=1)), int(option(arguments, "--count", "1"))
     if jump := option(arguments, "--jump"):
         order = order[::-1] if jump == "longest" else order[1:2] if jump == "cut" else []
+    wrapped = False
     if sought := option(arguments, "--find"):
-        first = next((number for number, row in order[first - 1 :] if sought in json.dumps(row)), len(rows) + 1)
+        holding = [number for number, row in order if sought in json.dumps(row)]
+        later = [number for number in holding if number >= first]
+        wrapped, first = bool(holding) and not later, next(iter(later or holding), len(rows) + 1)
     for number, row in order[first - 1 : first - 1 + count]:
         if "prompt" not in row:
             found.append({"text": json.dumps(row), "tokens": [], "line": number, "row": number, "problem": "No shape."})
@@ -201,7 +204,7 @@ def preview(arguments):
             tokens += turn(row["completion"], "response")
         tokens += [token("cut off", trained=False, cut=True)] * (number == 2 and "chosen" not in row)
         found.append({"text": "", "tokens": tokens, "line": number, "row": number, "rows": len(rows), "problem": None})
-    say(rows_total=len(order), rows=found)
+    say(rows_total=len(order), wrapped=wrapped, rows=found)
     return 0
 
 

@@ -1,12 +1,15 @@
 """The Data page: rows as the model sees them, problems with their cures, and checks that fail."""
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QApplication, QLabel
 
-from app.answers import Token
+from app.answers import Row, Token
 from app.pages.pairview import PairView, differences, sides
+from app.pages.rowview import RowView
 from app.pages.tokentext import TokenText
 from app.states import State
+from app.theme import colors
 
 
 def formats(text):
@@ -94,6 +97,28 @@ def test_search_goes_from_one_row_to_the_next(rows, qtbot):
     assert found[0] < found[1]
 
 
+def test_a_search_goes_on_from_the_first_row_after_the_last_and_says_so(rows, qtbot):
+    def seek(text):
+        with qtbot.waitSignal(rows.shown, timeout=10_000):
+            rows.seek(text)
+        return numbers(rows)[0], rows.none.text() if rows.none.isVisible() else ""
+
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.show_order("longest")
+    assert numbers(rows)[0] == 20
+    first, said = seek("Friday")  # from the row in sight on, in the file's order
+    assert first < 20
+    assert said == "The search went on from the first row."
+    assert seek("Friday") > (first, "")
+    assert rows.none.isHidden()
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.go_to(20)
+    assert seek("Friday") == (first, said)
+    with qtbot.waitSignal(rows.shown, timeout=10_000):
+        rows.next.click()
+    assert rows.none.isHidden()
+
+
 def test_a_search_that_finds_nothing_says_so_and_leaves_the_rows(rows, qtbot):
     rows.finding.text.setText("a word that is not there")
     rows.finding.text.returnPressed.emit()
@@ -161,6 +186,23 @@ def test_a_pairs_long_prompt_leaves_its_answers_in_sight(window, pairs, qtbot):
     view.more.click()
     qtbot.waitUntil(lambda: view.complete)
     assert not view.pair.prompt.folded
+
+
+def test_a_row_that_cannot_be_used_is_shown_as_it_stands_in_the_file(qtbot):
+    view = RowView(Row(line=3, text='{"prompt": 3}', problem="Line 3 has no answer."), 3)
+    qtbot.addWidget(view)
+    ((text, form),) = formats(view.texts[0])
+    assert text == '{"prompt": 3}'
+    assert not form.fontStrikeOut()  # that is what a cut tail is shown by
+    assert form.foreground().color() == QColor(colors().secondary)
+
+
+@pytest.mark.parametrize(("file", "side"), [("", "line 1 200"), ("train-1.jsonl", "train-1.jsonl, line 1 200")])
+def test_a_row_says_where_it_stands(qtbot, file, side):
+    view = RowView(Row(file=file, line=1200, text="{"), 3)
+    qtbot.addWidget(view)
+    shown = [found.text().replace("\N{NARROW NO-BREAK SPACE}", " ") for found in view.findChildren(QLabel)]
+    assert shown[:2] == ["Row 3", side]
 
 
 def test_before_there_are_rows_nothing_explains_or_turns_them(window, data, qtbot):

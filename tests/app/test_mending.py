@@ -30,6 +30,15 @@ def test_many_of_a_kind_are_told_by_their_number(code, rows, told):
     assert kind_in_words(problem("error", code), rows).startswith(told)
 
 
+def test_what_helps_many_rows_names_no_number_of_one_of_them(list_of):
+    def said(rows):
+        found = [Problem(line=line, code="cut", fix="Set it to 300.") for line in range(rows)]
+        return [one.text() for kind in list_of(found).kinds for one in kind.findChildren(QLabel)]
+
+    assert "Set it to 300." in said(1)
+    assert not any("300" in text for text in said(2))
+
+
 @pytest.mark.parametrize(
     ("found", "told"),
     [
@@ -38,6 +47,7 @@ def test_many_of_a_kind_are_told_by_their_number(code, rows, told):
         (problem("error", "a", line=0), ""),
         (problem("error", "a", line=3, lines=[[3, 9]]), ""),
         (Problem(line=3, message="Line 3 is odd."), ""),
+        (Problem(line=3, message="a.jsonl: Line 3 is odd.", file="a.jsonl"), ""),
     ],
 )
 def test_the_place_is_said_once(found, told):

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDropEvent
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QTimer, QUrl
+from PySide6.QtGui import QAccessible, QDropEvent
+from PySide6.QtWidgets import QFileDialog
 
 from app import progress as progress_module
 from app import words
@@ -62,6 +63,13 @@ def test_a_small_file_flashes_nothing(window, data, ready):
     assert not any(seen)
 
 
+def test_data_that_is_closed_at_once_is_not_looked_at(window, data):
+    window.open_data(data("letters.jsonl"))
+    window.session.close_data()
+    assert not window.session.check.busy
+    assert not any(timer.isActive() for timer in window.session.check.findChildren(QTimer))
+
+
 def test_a_folder_that_is_dropped_opens(window, tmp_path):
     folder = tmp_path / "bookings"
     folder.mkdir()
@@ -71,6 +79,83 @@ def test_a_folder_that_is_dropped_opens(window, tmp_path):
     buttons, keys = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
     window.dropEvent(QDropEvent(QPointF(QPoint(5, 5)), Qt.DropAction.CopyAction, mime, buttons, keys))
     assert window.session.config.data == str(folder)
+
+
+@pytest.mark.parametrize("way", ["menu", "page"])
+def test_a_folder_can_be_chosen(window, tmp_path, qtbot, way):
+    folder = tmp_path / "bookings"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"prompt": "Hi", "completion": "Ho"}\n', encoding="utf-8")
+
+    def choose():
+        (dialog,) = window.findChildren(QFileDialog)
+        dialog.selectFile(str(folder))
+        dialog.accept()
+
+    QTimer.singleShot(0, window, choose)
+    if way == "menu":
+        assert window.menus.open_folder.shortcut().toString() == "Ctrl+Shift+O"
+        window.menus.open_folder.trigger()
+    else:
+        window.data_page.welcome.open_folder.click()
+    assert window.session.config.data == str(folder)
+
+
+# -- the keyboard and screen readers
+
+
+def in_focus_order(window):
+    """What Tab goes through, once around."""
+    found, widget = [], window
+    while (widget := widget.nextInFocusChain()) is not window:
+        if widget.isVisible() and widget.isEnabled() and widget.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            found.append(widget)
+    return found
+
+
+def spoken(widget):
+    """What a screen reader says: its label's text, its own name, what it is for."""
+    found = QAccessible.queryAccessibleInterface(widget)
+    labels = [other.text(QAccessible.Text.Name) for other, _ in found.relations(QAccessible.RelationFlag.Label)]
+    return ". ".join([*labels, found.text(QAccessible.Text.Name), found.text(QAccessible.Text.Description)])
+
+
+def test_all_that_decides_how_data_is_read_is_reached_by_tab_and_has_a_name(window, questions, data, ready, qtbot):
+    page, panel = window.data_page, window.sidebar.dataset
+    window.open_data(questions)
+    qtbot.waitUntil(page.columns.isVisible, timeout=10_000)
+    panel.form.advanced.head.click()
+    fields = panel.form.fields
+    wanted = {
+        fields["trained_turns"].editor.box: "Learned turns",
+        fields["columns"].editor.line: "Columns",
+        fields["max_length"].editor.line: "Longest row",
+        page.columns.kind: "A row is",
+        page.columns.boxes["prompt"]: "Prompt",
+        page.columns.boxes["completion"]: "Answer",
+    }
+    reached = in_focus_order(window)
+    assert [name for widget, name in wanted.items() if name not in spoken(widget)] == []
+    assert set(wanted) <= set(reached)
+    choose(page.columns, "prompt", "question")
+    choose(page.columns, "completion", "reply")
+    assert page.columns.use in in_focus_order(window)
+    assert all(spoken(widget).strip(". ") for widget in in_focus_order(window))
+
+
+def test_leaving_out_flawed_rows_and_mending_them_are_reached_by_tab(window, data, qtbot):
+    window.open_data(data("flawed.jsonl"))
+    page = window.data_page
+    qtbot.waitUntil(page.problems.isVisible, timeout=10_000)
+    qtbot.waitUntil(lambda: bool(page.rows.views), timeout=10_000)
+    reached = in_focus_order(window)
+    pressed = [kind.press for kind in page.problems.kinds if not kind.press.isHidden()]
+    finding = page.rows.finding
+    wanted = [window.sidebar.dataset.skip.editor.box, page.problems.all, page.problems.more, *pressed]
+    wanted += [finding.order, finding.text, finding.find_next, finding.number, page.columns.ask, page.rows.next]
+    assert pressed
+    assert set(wanted) <= set(reached)
+    assert all(spoken(widget).strip(". ") for widget in reached)
 
 
 # -- columns

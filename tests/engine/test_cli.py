@@ -24,7 +24,9 @@ def run(tmp_path):
         done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == status, done.stderr + done.stdout
         assert "Traceback" not in done.stdout + done.stderr
-        return done.stdout
+        lines = done.stdout.splitlines(keepends=True)
+        # On a busy machine word of progress comes before the answer.
+        return "".join(line for line in lines if not line.startswith('{"event": "stage", "name": "data"'))
 
     return call
 
@@ -79,7 +81,7 @@ def test_check_reads_the_validation_file_too(run, model, tmp_path):
     (problem,) = report["problems"]
     assert (problem["line"], problem["severity"]) == (4, "error")
     assert problem["message"].startswith("own.jsonl: Line 4 ")
-    assert "own.jsonl: Line 4 " in run("check", data, "--model", model, "--valid", own, status=2)
+    assert "own.jsonl, line 4: error: Line 4 " in run("check", data, "--model", model, "--valid", own, status=2)
     pairs = CASES / "pair_messages.jsonl"
     report = json.loads(run("check", pairs, "--model", model, "--objective", "dpo", "--valid", own, "--json", status=2))
     assert {problem["code"] for problem in report["problems"]} == {"not_a_pair"}
@@ -102,6 +104,30 @@ def test_preview_shows_both_answers_of_a_pair(run, model):
     full = run(*arguments)
     assert "<|im_start|>[[user\nGreet me." in full
     assert "assistant\n]]\nchosen:\n[[Hello, good to see you.<|im_end|>]]\n" in full
+
+
+def test_preview_searches_on_from_the_first_row_and_says_so(run, model, tmp_path):
+    arguments = ("preview", write_rows(tmp_path / "a.jsonl", 4), "--model", model, "--row", 3)
+    text = run(*arguments, "--find", "1 plus 1")
+    assert text.startswith("No row from 3 to the last holds it; from the first one on:\nrow 2 of 4, line 2; ")
+    assert json.loads(run(*arguments, "--find", "1 plus 1", "--json"))["wrapped"]
+    nothing = json.loads(run(*arguments, "--find", "nowhere", "--json", status=2))
+    assert nothing["message"] == "No row holds 'nowhere'."
+    page = json.loads(run(*arguments, "--find", "nowhere", "--count", 2, "--json"))
+    assert (page["rows"], page["wrapped"]) == ([], False)
+
+
+def test_score_reads_columns_and_turns_as_the_others_do(run, model, tmp_path):
+    turns = [{"role": role, "content": word} for role, word in zip(["user", "assistant"] * 2, "abcd", strict=True)]
+    data = tmp_path / "a.jsonl"
+    data.write_text(json.dumps({"talk": turns}) + "\n")
+    scored = [
+        json.loads(
+            run("score", data, "--model", model, "--columns", "messages=talk", "--trained-turns", turns, "--json")
+        )
+        for turns in ("all", "last")
+    ]
+    assert [answer["rows"][0]["tokens"] for answer in scored] == [4, 2]
 
 
 def test_score_then_train_then_score_again(run, model, tmp_path):

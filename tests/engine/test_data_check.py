@@ -7,7 +7,7 @@ import pytest
 from engine.data import Message, Problem, Row, examine
 from engine.data.conversation import fingerprint
 from engine.data.personal import personal_data
-from engine.data.problems import TOLD, ProblemList, error, line_ranges, lines_in_words, note, warning
+from engine.data.problems import TOLD, ProblemList, error, in_file, line_ranges, lines_in_words, note, warning
 from engine.data.remarks import duplicates, in_both, one_sided_lengths, text_remarks
 
 USER = {"role": "user", "content": "Name a tree."}
@@ -269,6 +269,22 @@ def test_problems_of_two_severities_or_cures_are_counted_apart():
     ]
 
 
+def test_many_problems_of_a_kind_are_counted_file_by_file():
+    found = ProblemList(
+        in_file(error(line, "a", f"Line {line} is odd.", "Mend it."), f"{name}.jsonl")
+        for name in "xyz"
+        for line in range(1, 61)
+    )
+    *told, first, second = found.listed()
+    assert len(told) == TOLD["error"]
+    assert told[0].message == "x.jsonl: Line 1 is odd."
+    assert [(one.file, one.lines, one.rows) for one in (first, second)] == [
+        ("y.jsonl", ((41, 60),), 20),
+        ("z.jsonl", ((1, 60),), 60),
+    ]
+    assert second.message.startswith("z.jsonl: 60 more rows of the same kind: lines 1 to 60.")
+
+
 def test_duplicates_name_their_lines_however_many_groups_there_are():
     one = duplicates([2, 3, 9])
     assert (one.line, one.cure, one.lines, one.rows) == (2, "dedupe", ((2, 3), (9, 9)), 3)
@@ -278,12 +294,16 @@ def test_duplicates_name_their_lines_however_many_groups_there_are():
 
 
 def test_rows_that_are_trained_and_measured_are_named_by_both_lines():
-    rows = {fingerprint(examine(Row(n, {"prompt": f"{n % 7}", "completion": "a"}))): n for n in (1, 2, 3)}
-    measured = [(fingerprint(examine(Row(n, {"prompt": f"{n % 7}", "completion": "a"}))), n) for n in range(4, 12)]
+    def known(line):
+        return fingerprint(examine(Row(line, {"prompt": f"{line % 7}", "completion": "a"})))
+
+    rows = {known(line): (line, "" if line < 3 else "train-1.jsonl") for line in (1, 2, 3)}
+    measured = [(known(line), line, "valid.jsonl" if line > 9 else "") for line in range(4, 12)]
     found = list(in_both(rows, measured))
     assert [problem.line for problem in found] == [8, 9, 10]  # 1, 2 and 3 once more
     assert [problem.code for problem in found] == ["in_both"] * 3
     assert found[1].message.startswith("Line 9 is line 2 of the training data too")
+    assert found[2].message.startswith("valid.jsonl: Line 10 is line 3 of train-1.jsonl too")
 
 
 def test_a_fingerprint_tells_what_a_row_says_and_not_how_it_is_written():
@@ -330,5 +350,7 @@ def test_rows_that_share_a_line_are_all_counted():
 
 
 def test_a_problem_names_its_file_where_there_are_several():
-    assert examine(Row(4, {"prompt": "a"}, "train-2.jsonl")).message == "train-2.jsonl: Line 4 has no 'completion'."
+    found = examine(Row(4, {"prompt": "a"}, "train-2.jsonl"))
+    assert (found.message, found.file) == ("train-2.jsonl: Line 4 has no 'completion'.", "train-2.jsonl")
+    assert in_file(found, "other.jsonl") == found
     assert examine(Row(4, {"prompt": "a", "completion": "b"}, "train-2.jsonl")).line == 4

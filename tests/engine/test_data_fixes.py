@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tokenizer_folders import chatml
 
 from engine.config import TrainConfig
 from engine.data import Row, examine, load_rows, load_tokenizer, report, tokenize
+from engine.data import convert as convert_module
 from engine.data.convert import clean, convert
 from engine.data.fixes import CURES, apply
 from engine.data.shorten import shortened
@@ -167,30 +169,102 @@ def test_trim_shortens_the_start_of_the_prompt_and_keeps_the_answer(tokenizer, t
     assert length(row, tokenizer, objective) <= most
     asked = row.get("prompt", row.get("messages"))
     kept = asked if isinstance(asked, str) else asked[0]["content"]
-    assert LONG.endswith(kept)
+    assert f" {LONG}".endswith(f" {kept}")  # no word is cut in two
     assert {name: row[name] for name in row if name not in ("prompt", "messages")} == {
         name: value[name] for name in value if name not in ("prompt", "messages")
     }
-    # One more character would be one too many.
-    longer = LONG[-len(kept) - 1 :]
+    # One more word would be one too many.
+    longer = LONG[LONG[: -len(kept) - 1].rfind(" ") + 1 :]
     again = {**value, "prompt": longer} if isinstance(asked, str) else None
     assert again is None or length(again, tokenizer, objective) > most
 
 
-def test_trim_drops_the_oldest_turns_first(tokenizer, tmp_path):
+def turns_of(count, *, words=12):
+    """A system message and so many exchanges."""
     turns = [{"role": "system", "content": "Be kind."}]
-    for number in range(6):
-        turns += [{"role": "user", "content": f"{number}? {LONG[:60]}"}, {"role": "assistant", "content": f"{number}!"}]
+    for number in range(count):
+        question = f"{number}? {'mill ' * words}"
+        turns += [{"role": "user", "content": question}, {"role": "assistant", "content": f"{number}!"}]
+    return turns
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_trim_leaves_out_the_last_turns_whole_and_an_answer_stays_last(tokenizer, tmp_path, asked):
+    turns = turns_of(6)
     path = tmp_path / "a.jsonl"
-    path.write_bytes(jsonl({"messages": turns}))
+    path.write_bytes(jsonl({"messages": [*turns, *[{"role": "user", "content": "And then?"}] * asked]}))
     (row,) = rows_of(fix(path, tokenizer, "trim", max_length=160))
     kept = row["messages"]
-    assert kept[0] == turns[0]
-    assert 2 < len(kept) < len(turns)
-    assert kept[1:] == turns[-len(kept) + 1 :]
-    assert kept[1]["role"] == "user"
+    assert 3 <= len(kept) < len(turns)
+    assert kept == turns[: len(kept)]
+    assert kept[-1]["role"] == "assistant"
     assert length(row, tokenizer) <= 160
-    assert length({"messages": [turns[0], *turns[-len(kept) - 1 :]]}, tokenizer) > 160
+    assert length({"messages": turns[: len(kept) + 2]}, tokenizer) > 160
+
+
+def test_trim_leaves_out_the_oldest_messages_of_a_pairs_prompt(tokenizer, tmp_path):
+    prompt = [*turns_of(6), {"role": "user", "content": "Which?"}]
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl({"prompt": prompt, "chosen": "This.", "rejected": "That one."}))
+    (row,) = rows_of(fix(path, tokenizer, "trim", max_length=160, objective="dpo"))
+    kept = row["prompt"]
+    assert 3 <= len(kept) < len(prompt)
+    assert kept == [prompt[0], *prompt[-len(kept) + 1 :]]
+    assert kept[1]["role"] == "user"
+    assert length(row, tokenizer, "dpo") <= 160
+    assert (row["chosen"], row["rejected"]) == ("This.", "That one.")
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+CALLED = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": {"name": "now"}}]}
+TOLD = {"role": "tool", "content": "12:00"}
+YES = {"role": "assistant", "content": "Yes."}
+
+
+def no_longer_than(characters):
+    return lambda value: len(json.dumps(value, ensure_ascii=False)) <= characters
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "kept"),
+    [
+        ("One two. Three four? Five six seven eight.", 29, "Five six seven eight."),  # a word more would fit
+        ("One two.\n\nThree four five six seven.", 28, "Three four five six seven."),
+        ("one two three four five six seven eight nine", 20, "six seven eight nine"),  # no sentence begins there
+        ("A sentence of words that never ends. Is it so, my?", 46, "of words that never ends. Is it so, my?"),
+        (
+            "まず一文です。次の文はもっと長いです。そして最後の文です、終わります。",
+            20,
+            "そして最後の文です、終わります。",
+        ),
+        ("x" * 60, 20, None),  # a single word stays whole
+    ],
+)
+def test_a_text_is_cut_where_a_sentence_or_a_word_begins(text, room, kept):
+    bare = len(json.dumps({"prompt": "", "completion": "Yes."}))
+    found = shortened({"prompt": text, "completion": "Yes."}, no_longer_than(bare + room))
+    assert (found and found["prompt"]) == kept
+
+
+@pytest.mark.parametrize(
+    ("turns", "kept"),
+    [
+        # A call of a tool is no end, and its answer stays with it.
+        ([user("a"), CALLED, TOLD, YES, user("b" * 200), CALLED, TOLD, YES], [user("a"), CALLED, TOLD, YES]),
+        # Where the first question alone is too long its end is kept, with what answers it.
+        ([user("word " * 40 + "is it so now?"), YES, user("b"), YES], [user("word word is it so now?"), YES]),
+        # An answer too long by itself goes with its question.
+        ([user("a"), {**YES, "content": "b" * 200}, user("c"), YES, user("d"), YES], [user("c"), YES, user("d"), YES]),
+        ([user("a"), {**YES, "content": "b" * 200}], None),
+    ],
+)
+def test_a_chat_is_shortened_by_whole_turns(turns, kept):
+    most = len(json.dumps({"messages": kept})) if kept else 100
+    found = shortened({"messages": turns}, no_longer_than(most))
+    assert (found and found["messages"]) == kept
 
 
 @pytest.mark.parametrize(
@@ -317,17 +391,21 @@ def reported(tokenizer, tmp_path, monkeypatch):
     ("rows", "settings", "cures"),
     [
         ([GOOD], {}, []),
-        ([GOOD, {"prompt": "a"}], {}, [("skip", "Leave out 1 row", 1)]),
-        ([GOOD, {"prompt": "a"}, {"prompt": "b"}], {}, [("skip", "Leave out 2 rows", 2)]),
-        ([GOOD, GOOD, GOOD], {}, [("dedupe", "Leave out 2 rows that came before", 2)]),
-        ([{"text": "a\x00"}], {}, [("convert", "Clean the text of 1 row", 1)]),
+        ([GOOD, {"prompt": "a"}], {}, [("skip", "Leave out 1 flawed row", 1)]),
+        ([GOOD, {"prompt": "a"}, {"a": "b"}], {}, [("skip", "Leave out all 2 flawed rows", 2)]),
+        ([GOOD, GOOD, GOOD], {}, [("dedupe", "Leave out 2 repeated rows", 2)]),
+        ([{"text": "a\x00"}], {}, [("convert", "Convert 1 row to clean UTF-8", 1)]),
         (
             [{"prompt": LONG, "completion": "Yes."}],
             {"max_length": 64},
-            [("skip", "Leave out 1 row", 1), ("trim", "Shorten up to 1 row", 1)],
+            [("skip", "Leave out 1 flawed row", 1), ("trim", "Shorten up to 1 row by turns and sentences", 1)],
         ),
         ([{"text": LONG}], {"max_length": 64}, []),  # cut, and nothing but its end could be left out
-        ([{"prompt": "a", "chosen": "b", "rejected": "b"}], {"objective": "dpo"}, [("skip", "Leave out 1 row", 1)]),
+        (
+            [{"prompt": "a", "chosen": "b", "rejected": "b"}],
+            {"objective": "dpo"},
+            [("skip", "Leave out 1 flawed row", 1)],
+        ),
     ],
 )
 def test_cures_that_would_help_are_offered_and_help(tokenizer, reported, tmp_path, rows, settings, cures):
@@ -340,6 +418,12 @@ def test_cures_that_would_help_are_offered_and_help(tokenizer, reported, tmp_pat
     if offered:
         fixed = fix(path, tokenizer, *(cure["cure"] for cure in reversed(offered)), **settings)
         assert reported(fixed.path, **settings)["cures"] == []
+
+
+def test_a_cure_that_would_leave_no_row_is_not_offered(reported, tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl({"prompt": "a"}, {"a": "b"}))
+    assert reported(path)["cures"] == []
 
 
 def test_a_folder_is_offered_no_cure(reported, tmp_path):
@@ -370,6 +454,30 @@ def test_old_lengths_leave_the_cache(reported, tmp_path):
     kept = list((tmp_path / "home" / "cache" / "lengths").iterdir())
     assert len(kept) == 32
     assert last in map(str, kept)
+
+
+def test_a_list_in_one_line_is_converted_in_parts(tmp_path):
+    old, new = tmp_path / "a.json", tmp_path / "b.json"
+    rows = [{"text": f"{number} naïve 👍, {'word ' * 200}"} for number in range(8_000)]
+    rows[4_000] = {"text": "half \ud83d, whole \U0001f44d"}
+    old.write_text(json.dumps(rows), encoding="utf-8")
+    tracemalloc.start()
+    assert convert(old, new, lambda done: None) == {1}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    rows[4_000] = {"text": "half \ufffd, whole \U0001f44d"}
+    assert json.loads(new.read_text(encoding="utf-8")) == rows
+    assert peak < old.stat().st_size  # 8 MB; parts are of 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16", "utf-32"])
+def test_characters_and_escapes_across_parts_stay_whole(tmp_path, monkeypatch, encoding):
+    monkeypatch.setattr(convert_module, "_PIECE", 7)
+    old, new = tmp_path / "a.json", tmp_path / "b.json"
+    text = '[{"text": "naïve, \\ud83d\\udc4d, Grüße, \\u00e4"},\r\n {"text": "b,b"}]'
+    old.write_bytes(text.encode(encoding))
+    convert(old, new, lambda done: None)
+    assert new.read_bytes() == text.encode()
 
 
 @pytest.fixture(scope="module")

@@ -547,3 +547,30 @@ def test_any_corruption_is_a_problem_of_its_line(tmp_path, seed):
             failed = (shown["problem"] or {}).get("severity") == "error"
             assert failed == (shown["line"] in wrong)
             json.dumps(shown, ensure_ascii=False).encode()
+
+
+def test_transcripts_are_trained_from_their_last_answers_on(tokenizer, tmp_path):
+    start = "\n\nHuman: Name a tree.\n\nAssistant: Oak.\n\nHuman: Another?\n\nAssistant: "
+    dataset = load(tmp_path / "a.jsonl", [{"chosen": f"{start}Elm.", "rejected": f"{start}Ivy."}], tokenizer)
+    (pair,) = dataset.examples
+    assert all(
+        learned(side, tokenizer).startswith(text) for side, text in ((pair.chosen, "Elm."), (pair.rejected, "Ivy."))
+    )
+    assert pair.shared == int(pair.chosen.trained.argmax())
+    assert "Oak." in tokenizer.decode(pair.chosen.ids[: pair.shared])
+    assert (dataset.rows, dataset.format, dataset.problems) == (1, "preference", ())
+
+
+@pytest.mark.parametrize(
+    ("rows", "pairs"),
+    [
+        ([{"prompt": "a", "completion": "b", "label": True}] * 2, 0),
+        ([{"prompt": "a", "completion": "b", "label": value} for value in (True, False)], 1),
+        ([{"prompt": "a", "response_a": "b", "response_b": "c", "winner": "tie"}] * 3, 0),
+    ],
+)
+@pytest.mark.parametrize("objective", ["sft", "dpo"])
+def test_what_is_meant_as_a_preference_is_called_one_also_where_no_row_is(tokenizer, tmp_path, rows, pairs, objective):
+    dataset = load(tmp_path / "a.jsonl", rows, tokenizer, objective=objective)
+    assert dataset.format == "preference"
+    assert len(dataset.examples) == (pairs if objective == "dpo" else 0)

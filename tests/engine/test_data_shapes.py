@@ -268,10 +268,37 @@ def test_thumbs_are_paired_where_a_prompt_has_both(tmp_path):
     source = opened(tmp_path, rows[:6])
     assert source.columns == {"prompt": "prompt", "completion": "completion", "label": "label"}
     first, second, *alone = source.rows()
+    (told,) = source.notes
+    assert (told.line, told.severity, told.code) == (0, "note", "thumbs")
+    assert "2 of 3 prompts have both, and 2 pairs come of it" in told.message
     assert (first.line, first.value) == (4, {"prompt": "b", "chosen": "good b", "rejected": "bad b"})
     assert (second.line, second.value) == (5, {"prompt": "a", "chosen": "also good a", "rejected": "bad a"})
     assert [(row.line, row.code) for row in alone] == [(1, "unpaired"), (6, "unpaired")]
     assert "thumb down" in alone[0].message
+
+
+@pytest.mark.parametrize(("rows", "said"), [(1, "the one prompt doesn't"), (3, "none of the 3 prompts")])
+def test_thumbs_without_a_pair_say_what_they_are(tmp_path, rows, said):
+    source = opened(tmp_path, [{"prompt": str(n), "completion": "x", "label": True} for n in range(rows)])
+    assert [row.code for row in source.rows()] == ["unpaired"] * rows
+    assert len(list(source.rows())) == rows  # once more
+    (told,) = source.notes
+    assert (told.severity, told.code) == ("warning", "thumbs")
+    assert said in told.message
+
+
+def test_thumbs_of_several_files_name_theirs_and_find_each_other(tmp_path):
+    for name, labels in (("train-1", (True, "?", True)), ("train-2", (False, False))):
+        rows = [
+            {"prompt": f"{number % 2}", "completion": f"{name}", "label": label} for number, label in enumerate(labels)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = open_source(tmp_path, "prompt=prompt, completion=completion, label=label")
+    odd, pair, *alone = source.rows()
+    assert (odd.code, odd.file, odd.line) == ("no_verdict", "train-1.jsonl", 2)
+    assert (pair.file, pair.line, pair.value["chosen"]) == ("train-2.jsonl", 1, "train-1")
+    assert [(one.file, one.line) for one in alone] == [("train-1.jsonl", 1), ("train-2.jsonl", 2)]
+    assert all(one.message.startswith(f"{one.file}: Line ") for one in (odd, *alone))
 
 
 def test_labels_that_are_missing_or_odd_after_the_first_rows_are_named(tmp_path):
@@ -338,3 +365,100 @@ def test_any_order_of_thumbs_gives_as_many_pairs_as_there_can_be(tmp_path):
             assert pair.value["prompt"] == rows[int(pair.value[side].split()[0])]["question"]
     alone = [problem.line for problem in found if isinstance(problem, Problem)]
     assert alone == sorted(alone)
+
+
+# Pairs in foreign dress
+
+AB = {"prompt": "Name a tree.", "response_a": "Oak.", "response_b": "Rose."}
+OAK_WINS = {"prompt": "Name a tree.", "chosen": "Oak.", "rejected": "Rose."}
+ROSE_WINS = {"prompt": "Name a tree.", "chosen": "Rose.", "rejected": "Oak."}
+
+
+@pytest.mark.parametrize(
+    ("winner", "pair"),
+    [
+        *((name, OAK_WINS) for name in ("a", "A", " a ", "model_a", "response_a", "Response A", "answer-a")),
+        *((name, ROSE_WINS) for name in ("b", "Model B", "response_b", "assistant_b")),
+        *((name, "tie") for name in ("tie", "Tie (bothbad)", "both", "neither", "draw")),
+        *((name, "no_winner") for name in ("c", "", None, 1, 0, True, "not_a", "response_ab", ["a"])),
+    ],
+)
+def test_of_two_answers_the_winner_is_chosen_and_what_is_none_is_named(tmp_path, winner, pair):
+    assert shaped(tmp_path, {**AB, "winner": winner}) == [pair]
+
+
+@pytest.mark.parametrize(
+    ("row", "pair"),
+    [
+        ({"answer_0": "x", "answer_1": "y", "question": "a", "better_response_id": 0}, ("x", "y")),
+        ({"response_0": "x", "response_1": "y", "prompt": "a", "better_response_id": "1.0"}, ("y", "x")),
+        ({"output_a": "x", "output_b": "y", "instruction": "a", "preference": "output_b"}, ("y", "x")),
+    ],
+)
+def test_the_names_of_two_answers_are_understood(tmp_path, row, pair):
+    assert shaped(tmp_path, row) == [{"prompt": "a", "chosen": pair[0], "rejected": pair[1]}]
+
+
+def test_two_whole_chats_with_a_winner_are_a_pair(tmp_path):
+    rose = {"role": "assistant", "content": "Rose."}
+    row = {"conversation_a": [USER, rose], "conversation_b": [USER, ANSWER], "winner": "model_b", "turn": 1}
+    assert shaped(tmp_path, row) == [{"chosen": [USER, ANSWER], "rejected": [USER, rose]}]
+
+
+def test_two_answers_named_by_hand(tmp_path):
+    rows = [{"q": "a", "left": "x", "right": "y", "best": best} for best in ("left", "right", "middle")]
+    found = opened(tmp_path, rows, "prompt=q, answer_a=left, answer_b=right, winner=best").rows()
+    first, second, odd = found
+    assert [(row.value["chosen"], row.value["rejected"]) for row in (first, second)] == [("x", "y"), ("y", "x")]
+    assert odd.message == "Line 3 doesn't say which of its answers is better: its 'best' is 'middle'."
+    assert "'left' or 'right'" in odd.fix
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ({"prompt": "a", "response_a": "x", "response_b": "y"}, "no_winner"),
+        ({"prompt": "a", "response_a": "x", "winner": "a"}, "missing_field"),
+    ],
+)
+def test_two_answers_without_a_winner_or_one_answer_are_named(tmp_path, row, code):
+    assert shaped(tmp_path, {**AB, "winner": "a"}, {**AB, "winner": "b"}, row)[2] == code
+
+
+HUMAN = "\n\nHuman: Name a tree."
+DIALOGUE = f"{HUMAN}\n\nAssistant: Oak.\n\nHuman: Another?\n\nAssistant:"
+TURNS = [USER, ANSWER, {"role": "user", "content": "Another?"}]
+
+
+def said(text):
+    return {"role": "assistant", "content": text}
+
+
+@pytest.mark.parametrize(
+    ("row", "pair"),
+    [
+        (
+            {"chosen": f"{DIALOGUE} Elm.", "rejected": f"{DIALOGUE} Ivy.\n\nIt climbs."},
+            {"chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.\n\nIt climbs.")]},
+        ),
+        (
+            {"prompt": DIALOGUE, "chosen": " Elm.", "rejected": " Ivy."},
+            {"prompt": TURNS, "chosen": " Elm.", "rejected": " Ivy."},
+        ),
+        (
+            {"prompt": DIALOGUE, "chosen": f"{DIALOGUE} Elm.", "rejected": f"{DIALOGUE} Ivy."},
+            {"prompt": TURNS, "chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.")]},
+        ),
+        # What only looks alike stays as it is.
+        *(
+            (row, row)
+            for row in (
+                {"prompt": "a", "chosen": "Human: b", "rejected": "c"},
+                {"prompt": "Human: b\n\nAssistant: c", "completion": "d"},
+                {"prompt": "a", "chosen": "Say\n\nHuman: b\n\nAssistant: c", "rejected": "c"},
+            )
+        ),
+    ],
+)
+def test_transcripts_of_human_and_assistant_become_messages(tmp_path, row, pair):
+    assert shaped(tmp_path, row) == [pair]

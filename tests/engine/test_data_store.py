@@ -1,3 +1,4 @@
+import importlib
 import itertools
 import json
 import os
@@ -25,6 +26,9 @@ from engine.data.slots import NotPlainError, plain_layout
 from engine.data.store import cache_folder
 from engine.data.template import DEFAULT_TEMPLATE, ChatTemplate
 from engine.data.tokenize import Pair, cut_to, tokenize_whole
+from engine.errors import EngineError
+
+LONG = "the river ran past the mill " * 20
 
 HEADERS = (
     "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '<|im_end|>\n\n' + m['content'] | trim }}"
@@ -347,7 +351,70 @@ def test_a_folder_brings_its_own_validation_rows(tokenizers, tmp_path):
     rows = load_rows(TrainConfig(data=str(tmp_path)), tokenizers["smollm2"])
     assert (len(rows.train), len(rows.valid)) == (60, 4)
     assert rows.sentence == "4 rows of valid-1.jsonl and valid-2.jsonl are measured, never trained."
-    assert [problem.line for problem in rows.problems if problem.code == "in_both"] == [2, 2]
+    found = [(problem.file, problem.line) for problem in rows.problems if problem.code == "in_both"]
+    assert found == [("valid-1.jsonl", 2), ("valid-2.jsonl", 2)]
+    assert "is line 4 of train.jsonl too" in next(one.message for one in rows.problems if one.code == "in_both")
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A folder of two files: both have an error in line 2 and a cut row in line 4, and share a row."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for name in ("train-1", "train-2"):
+        rows = [{"prompt": f"{name} {n}?", "completion": "Yes."} for n in range(6)]
+        rows[1], rows[5] = {"prompt": "x"}, {"prompt": "Both?", "completion": "Yes."}
+        rows[3]["prompt"] = f"{name} {LONG}"
+        write(folder / f"{name}.jsonl", rows)
+    return folder
+
+
+def test_every_remark_on_a_folder_names_its_file(tokenizers, parts):
+    with (parts / "train-2.jsonl").open("a") as file:
+        file.write('{"prompt": "ada@lovelace.org", "completion": "a\\u0007"}\n{')
+    found = load_dataset(parts, tokenizers["smollm2"], 100).problems
+    assert [(one.file, one.line, one.code) for one in found] == [
+        ("train-1.jsonl", 2, "missing_field"),
+        ("train-1.jsonl", 4, "nothing_to_train"),
+        ("train-1.jsonl", 6, "duplicates"),
+        ("train-2.jsonl", 2, "missing_field"),
+        ("train-2.jsonl", 4, "nothing_to_train"),
+        ("train-2.jsonl", 6, "duplicates"),
+        ("train-2.jsonl", 7, "control_character"),
+        ("train-2.jsonl", 7, "personal_email"),
+        ("train-2.jsonl", 8, "broken_json"),
+    ]
+    assert all(one.message.startswith(f"{one.file}: Line {one.line}") for one in found)
+    same = next(one for one in found if one.code == "duplicates")
+    assert same.message == (
+        "train-1.jsonl: Line 6 holds a row that is in train-2.jsonl too and counts 2 times as much as others."
+    )
+    assert (same.rows, same.lines) == (1, ((6, 6),))
+
+
+def test_of_many_flaws_in_a_folder_the_rest_is_counted_file_by_file(tokenizers, tmp_path):
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.jsonl", [{"prompt": f"{name} {n} {LONG}", "completion": "x"} for n in range(70)])
+    found = load_dataset(tmp_path, tokenizers["smollm2"], 40).problems
+    (rest,) = [one for one in found if one.rows > 1]
+    assert len(found) == 101
+    assert (rest.file, rest.rows, rest.lines) == ("b.jsonl", 40, ((31, 70),))
+    assert rest.message.startswith("b.jsonl: 40 more rows")
+
+
+def test_rows_of_a_folder_are_shown_with_their_files_and_only_those_with_a_problem(tokenizers, parts):
+    (parts / "train-2.jsonl").write_text(json.dumps({"prompt": "Good?", "completion": "Yes."}) + "\n" * 3)
+
+    def shown(**asked):
+        page = preview_rows(parts, tokenizers["smollm2"], 100, 1, 50, **asked)
+        return [(row["file"], row["line"], bool(row["problem"])) for row in page["rows"]]
+
+    with (parts / "train-2.jsonl").open("a") as file:
+        file.writelines(json.dumps({"prompt": f"Good {n}?", "completion": "Yes."}) + "\n" for n in range(4))
+    assert shown(jump="problem") == [("train-1.jsonl", 2, True), ("train-1.jsonl", 4, True)]
+    assert shown()[-1] == ("train-2.jsonl", 7, False)
+    row = preview_rows(parts, tokenizers["smollm2"], 100, 4, 1)["rows"][0]
+    assert row["problem"]["message"].startswith("train-1.jsonl: Line 4 ")
 
 
 def test_rows_can_be_found_and_gone_through(tokenizers, tmp_path):
@@ -364,6 +431,7 @@ def test_rows_can_be_found_and_gone_through(tokenizers, tmp_path):
     assert numbers(row=3, count=2, find="ünd 2"[1:]) == [20, 21]
     assert numbers(row=22, count=1, find="?<|im_end|>") == [22]
     assert numbers(find="not there") == []
+    assert numbers(row=25, count=1, find="number 2") == [25]
     lengths = load_dataset(path, tokenizers["smollm2"], 40).lengths.tolist()
     known = [n for n in range(1, 31) if n != 12]
     assert numbers(jump="longest", length=5000) == [
@@ -375,6 +443,32 @@ def test_rows_can_be_found_and_gone_through(tokenizers, tmp_path):
     assert numbers(jump="problem") == sorted([*cut, 12])
     assert numbers(jump="cut", length=5000) == []
     assert numbers(row=2, count=1, jump="cut", find="mill") == cut[1:2]
+
+
+@pytest.mark.parametrize(
+    ("row", "sought", "found", "wrapped"),
+    [
+        (3, "Row 4", [4], False),
+        (5, "Row 4", [4], True),
+        (99, "Row 4", [4], True),
+        (1, "no", [], False),
+        (99, "no", [], False),
+    ],
+)
+def test_a_search_goes_on_from_the_first_row_and_says_so(tokenizers, tmp_path, row, sought, found, wrapped):
+    path = write(tmp_path / "a.jsonl", [{"prompt": f"Row {n}?", "completion": "Yes."} for n in range(1, 8)])
+    page = preview_rows(path, tokenizers["smollm2"], 40, row, 1, find=sought)
+    assert [shown["row"] for shown in page["rows"]] == found
+    assert page["wrapped"] == wrapped
+
+
+def test_a_file_that_changes_while_it_is_shown_is_said(tokenizers, tmp_path, monkeypatch):
+    path = write(tmp_path / "a.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "c"}])
+    dataset = load_dataset(path, tokenizers["smollm2"], 40)
+    monkeypatch.setattr(importlib.import_module("engine.data.preview"), "load_dataset", lambda *_: dataset)
+    write(path, [{"prompt": "a", "completion": "b"}])
+    with pytest.raises(EngineError, match="changed while"):
+        preview_rows(path, tokenizers["smollm2"], 40, 2, 1)
 
 
 def test_a_pair_keeps_both_sides(tokenizers):
