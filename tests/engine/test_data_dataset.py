@@ -296,7 +296,7 @@ def test_preview_shows_what_is_trained_and_cut(tokenizer):
     path = CASES / "multi_turn.jsonl"
     (example,) = case("multi_turn", tokenizer, 40).examples
     shown = preview(path, tokenizer, 40, 1)
-    assert set(shown) == {"text", "tokens", "line", "row", "rows", "problem"}
+    assert set(shown) == {"text", "tokens", "file", "line", "row", "rows", "problem"}
     assert "".join(token["text"] for token in shown["tokens"]) == shown["text"]
     assert [token["id"] for token in shown["tokens"][:40]] == example.ids.tolist()
     assert [token["trained"] for token in shown["tokens"][:40]] == example.trained.tolist()
@@ -341,7 +341,7 @@ def test_preview_of_several_rows_counts_rows_not_lines(tokenizer):
     path = CASES / "blank_lines.jsonl"
     shown = preview_rows(path, tokenizer, 2048, 2, 5)["rows"]
     assert [(item["row"], item["line"], item["rows"]) for item in shown] == [(2, 3, 3), (3, 5, 3)]
-    assert preview_rows(path, tokenizer, 2048, 4, 5) == {"rows_total": 3, "rows": []}
+    assert preview_rows(path, tokenizer, 2048, 4, 5) == {"rows_total": 3, "rows": [], "wrapped": False}
     for row in (0, 4, -1):
         with pytest.raises(EngineError, match="no row"):
             preview(path, tokenizer, 2048, row)

@@ -34,7 +34,7 @@ def test_odd_files_are_read_as_if_clean(name, lines):
     rows = list(source.rows())
     assert [row.line for row in rows] == lines
     assert [row.value["completion"] for row in rows] == ["Blue.", "Mercury.", "Eight."]
-    assert source.notes == ()
+    assert source.notes == []
     assert source.bytes_done == source.bytes_total == (CASES / f"{name}.jsonl").stat().st_size
 
 
