@@ -14,8 +14,8 @@ from engine.layer_peaks import LayerPeaks, layer_peaks
 from engine.machine import computes_on_gpu, is_nvidia
 from engine.plans import Variant, row_limit
 
-# What Python, its libraries and malloc hold beside MLX's arrays: 97 to 147 MB on Linux; a probe measures it anew. None is
-# on an NVIDIA GPU, whose memory is what a budget there is of.
+# What Python, its libraries and malloc hold beside MLX's arrays: 97 to 147 MB on Linux; a probe measures it anew. None
+# of it is on an NVIDIA GPU, whose memory is what a budget there is of.
 PROGRAM_BYTES = 0 if is_nvidia() else 160 * 1024**2
 # Logits up to which the automatic head is the fused one, and what the blocked one takes of the vocabulary at a time;
 # a test holds them to engine.heads.
