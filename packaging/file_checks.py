@@ -18,6 +18,9 @@ _PRESENT = (
     "samples/bookings.jsonl",
     "texts/window.qss",
 )
+# Qt loads them by name, so nothing else misses them; a self-test without a display does not either.
+_MACS_PLUGINS = ("platforms/libqcocoa.dylib", "iconengines/libqsvgicon.dylib")
+_LINUXS_PLUGINS = ("platforms/libqxcb.so", "iconengines/libqsvgicon.so")
 _WITHOUT_MODULES = {"python", "qt", canonical(sample.NAME)}
 _LEFTOVER_FOLDERS = {"__pycache__", "tests", "test", "include", ".git", ".pytest_cache"}
 _LEFTOVER_SUFFIXES = {
@@ -93,9 +96,11 @@ def described(bundle: Bundle, plist: dict[str, Any]) -> Finding:
 
 
 def complete(bundle: Bundle) -> Finding:
-    """What makes the first minute work without a network: the sample model, its data and its preset."""
-    problems = [f"resources/{name} is missing." for name in _PRESENT if not (bundle.resources / name).is_file()]
-    return Finding("complete", "sample model, sample data, preset and texts are there", problems)
+    """What makes the first minute work: a window, and without a network the sample model, its data and its preset."""
+    plugins = _LINUXS_PLUGINS if bundle.plist is None else _MACS_PLUGINS
+    wanted = [f"resources/{name}" for name in _PRESENT] + [f"PySide6/Qt/plugins/{name}" for name in plugins]
+    problems = [f"{name} is missing." for name in wanted if not (bundle.libraries / name).is_file()]
+    return Finding("complete", "Qt's plugins, sample model, sample data, preset and texts are there", problems)
 
 
 def licensed(bundle: Bundle) -> Finding:

@@ -135,6 +135,11 @@ def _index(change):
             "resources/models/SmolLM2-135M-Instruct.Q4_1.gguf is missing.",
         ),
         (
+            lambda contents: next(contents.glob("Frameworks/**/libqcocoa.dylib")).unlink(),
+            "complete",
+            "PySide6/Qt/plugins/platforms/libqcocoa.dylib is missing.",
+        ),
+        (
             lambda contents: (contents / "Resources" / "tunesmith.icns").unlink(),
             "Info.plist",
             "Info.plist's CFBundleIconFile, tunesmith.icns, is not in Contents/Resources.",
