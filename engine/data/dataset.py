@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -146,16 +145,15 @@ def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:
     return stamps
 
 
-@lru_cache(maxsize=1)
 def _code() -> str:
     """Another whenever this folder's code is: what older code wrote is not what this one would write."""
+    # A packaged program has no sources beside it: they are inside the program itself.
+    frozen = getattr(sys, "frozen", False)
+    files = [Path(sys.executable)] if frozen else sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(digest_size=16)
-    for module in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(module.read_bytes())
-    try:
-        return digest.hexdigest() + version("tunesmith")  # a packaged app has no sources to read
-    except PackageNotFoundError:
-        return digest.hexdigest()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _format(meta: dict[str, Any]) -> str:

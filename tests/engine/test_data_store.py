@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -280,6 +281,18 @@ def test_what_changes_tokens_is_another_store(tokenizers, tmp_path, change):
     load_dataset(path, tokenizers["smollm2"], 50, **given)
     load_dataset(path, tokenizers["headers"], 50)
     assert len(list(cache_folder().iterdir())) == 3
+
+
+def test_two_builds_of_the_packaged_program_share_no_tokens(tokenizers, tmp_path, monkeypatch):
+    path = write(tmp_path / "a.jsonl", [{"prompt": "Name a tree.", "completion": "Oak."}])
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    for build in ("one", "another", "one"):
+        program = tmp_path / build / "Tunesmith"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"the code of {build} build")
+        monkeypatch.setattr(sys, "executable", str(program))
+        load_dataset(path, tokenizers["smollm2"], 50)
+    assert len(list(cache_folder().iterdir())) == 2
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone", "meta", "folder"])
