@@ -37,22 +37,26 @@ class Side(NamedTuple):
 class _Stretch(NamedTuple):
     """Text up to the next added token: literals, and message numbers where contents stand. `token` is b"" at the end.
 
-    A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
+    The first part is a literal, "" if need be, `head` its tokens, None where it names a special token. A trained range
+    begins at `seam` of the parts, -1 for none, and lasts until after `token`.
     """
 
     parts: tuple[str | int, ...]
     token: bytes
     seam: int
+    head: bytes | None
 
 
 class _Planned(NamedTuple):
-    """A stretch of one row: a text, or two where a trained range begins inside of the text `joint` between them.
+    """A stretch of one row: `head`, a text or two with `joint` between them, `token`.
 
-    It begins after the joint's first characters.
+    A trained range begins after the head, or after the joint's first characters.
     """
 
+    head: bytes
     joint: tuple[str, int] | None
     token: bytes
+    is_trained: bool
 
 
 class _Plan(NamedTuple):
@@ -111,35 +115,35 @@ class FormEncoder:
         end = self._template.eos_token
         if self._added.search(text) or (end and end not in self._tokens):
             return None
-        return _Plan(text + end, ["", text], [self._bos, _Planned(("", 0), self._tokens.get(end, b""))])
+        return _Plan(text + end, [text], [_Planned(self._bos, None, self._tokens.get(end, b""), is_trained=True)])
 
     def _side(self, plan: _Plan, parts: Sequence[bytes | None]) -> Side | None:
         """The row's tokens from those of its parts; None where a part names a special token."""
         pieces: list[bytes] = []
-        ranges, size = [], 0
+        ranges: list[tuple[int, int]] = []
+        size = 0
         waiting = iter(parts)
         for stretch in plan.stretches:
             if isinstance(stretch, bytes):
                 pieces.append(stretch)
                 size += len(stretch)
                 continue
-            joint, token = stretch
-            if (before := next(waiting)) is None:
+            head, joint, token, is_trained = stretch
+            if (first := next(waiting)) is None:
                 return None
-            pieces.append(before)
-            size += len(before)
+            begins = len(head)
+            found = [head, first, token]
             if joint is not None:
                 seam, after = self._pieces.encode_seam(*joint), next(waiting)
                 if seam is None or after is None:
                     return None
-                first, known = seam
-                begins = max(1, size // 4 + known)  # nothing predicts the first token
-                pieces += (first, after)
-                size += len(first) + len(after)
-                if (ends := (size + len(token)) // 4) > begins:
-                    ranges.append((begins, ends))
-            pieces.append(token)
-            size += len(token)
+                found[2:2] = (seam[0], after)
+                begins += len(first) + 4 * seam[1]
+            begins = max(1, (size + begins) // 4)  # nothing predicts the first token
+            pieces += found
+            size += sum(map(len, found))
+            if is_trained and size // 4 > begins:
+                ranges.append((begins, size // 4))
         return Side(b"".join(pieces), ranges, plan.text)
 
     def _form(self, roles: tuple[str, ...], context: int) -> _Form | None:
@@ -188,25 +192,32 @@ class FormEncoder:
 
     def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | bytes | None:
         """The stretch, its tokens if it has no contents; None where offsets alone tell where its answer ends."""
-        seams = [place for place, part in enumerate(parts) if part in answers]
+        first = next((place for place, part in enumerate(parts) if isinstance(part, int)), len(parts))
+        literal, rest = "".join(map(str, parts[:first])), parts[first:]
+        seams = [place for place, part in enumerate(rest, 1) if part in answers]
         if seams:
-            behind = "".join([str(part) for part in parts[seams[0] + 1 :]])
+            behind = "".join([str(part) for part in rest[seams[0] :]])
             if len(seams) > 1 or behind.strip() or (name not in self._template.ends if name else behind):
                 return None
-        token, literals = self._tokens.get(name, b""), [part for part in parts if isinstance(part, str)]
-        if len(literals) < len(parts):
-            return _Stretch(tuple(parts), token, seams[0] if seams else -1)
-        (ids,) = self._pieces.encode(["".join(literals)])
-        return None if ids is None else ids + token  # None for a special token of whitespace
+        token = self._tokens.get(name, b"")
+        (head,) = self._pieces.encode([literal])
+        if rest:
+            return _Stretch((literal, *rest), token, seams[0] if seams else -1, head)
+        return None if head is None else head + token  # None for a special token of whitespace
 
     def _planned(self, stretch: _Stretch, contents: Sequence[str], parts: list[str]) -> _Planned:
         """The stretch of a row; its texts come to `parts`."""
         texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
+        literal, rest = texts[0], "".join(texts[1:])
+        if stretch.head is not None and stretch.seam < 2 and (not literal or self._pieces.is_cut(literal, rest)):
+            parts.append(rest)
+            return _Planned(stretch.head, None, stretch.token, is_trained=stretch.seam == 1)
         if stretch.seam < 0:
-            parts.append("".join(texts))
-            return _Planned(None, stretch.token)
+            parts.append(literal + rest)
+            return _Planned(b"", None, stretch.token, is_trained=False)
         before, after = "".join(texts[: stretch.seam]), "".join(texts[stretch.seam :])
         # Tokens may go across the seam: the pieces on both sides are taken as one.
         begin, end = self._pieces.joint(before, after)
         parts += (before[:begin], after[end:])
-        return _Planned((before[begin:] + after[:end], len(before) - begin), stretch.token)
+        joint = before[begin:] + after[:end], len(before) - begin
+        return _Planned(b"", joint, stretch.token, is_trained=True)

@@ -6,9 +6,10 @@ Python sees each of their different words once. What the words have in common ar
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ _NEAR = 3  # characters that tell whether a text can be cut between them
 _RARE_SPACE = re.compile(
     b"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f|\x96\x81)|\xe3\x80\x80"
 )
+_SPECIAL = 0  # the number of all words that name a special token
 _NO_BYTE = 0xFF  # of no UTF-8: stands for the bytes of a rare space
 
 
@@ -35,7 +37,7 @@ class PieceEncoder:
         self._tokenizer, self._cut, self._specials = tokenizer, cuts.all, specials
         self._is_cut = _cut_spaces(cuts.spaces)
         self._pieces: dict[str, bytes] = {}
-        self._words: dict[bytes, bytes | None] = {}
+        self._words = _Words()
         self._seams: dict[tuple[str, int], tuple[bytes, int] | None] = {}
 
     def encode(self, texts: Sequence[str]) -> list[bytes | None]:
@@ -46,15 +48,15 @@ class PieceEncoder:
         whole = b"".join(data)
         places = self._places(whole, ends)
         words, order = _different(whole, places)
-        known = self._tokens(words)
-        ids, ends_of_words = _taken([one or b"" for one in known], order)
+        long = self._learn(words)
+        numbers = self._words.numbers(words)[order]
+        ids, ends_of_words = self._words.tokens(numbers)
+        self._words.forget(long)
         first_words = np.searchsorted(places, ends)
         bounds = (4 * ends_of_words[first_words]).tolist()
         found: list[bytes | None] = [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
-        if None in known:
-            unknown = np.flatnonzero(np.array([one is None for one in known])[order])
-            for text in np.searchsorted(first_words, unknown, side="right") - 1:
-                found[text] = None
+        for text in np.searchsorted(first_words, np.flatnonzero(numbers == _SPECIAL), side="right") - 1:
+            found[text] = None
         return found
 
     def encode_seam(self, text: str, place: int) -> tuple[bytes, int] | None:
@@ -72,10 +74,14 @@ class PieceEncoder:
             self._seams[text, place] = found
         return found
 
+    def is_cut(self, before: str, after: str) -> bool:
+        """Whether no token goes across the seam of two texts for sure."""
+        near = before[-_NEAR:]
+        return bool(near) and self._cut.match(near + after[:_NEAR], len(near)) is not None
+
     def joint(self, before: str, after: str) -> tuple[int, int]:
         """Where what has to be taken as one begins in `before`, and where it ends in `after`: two pieces or none."""
-        near = before[-_NEAR:]
-        if near and self._cut.match(near + after[:_NEAR], len(near)):
+        if self.is_cut(before, after):
             return len(before), 0
         end = self._cut.search(after, 1)
         tail = self._cut.split(before[-_LONG:])
@@ -99,34 +105,78 @@ class PieceEncoder:
         begins[ends] = True
         return np.flatnonzero(begins)
 
-    def _tokens(self, words: Sequence[bytes]) -> list[bytes | None]:
-        """The tokens of each word, None for one that names a special token."""
-        new = [word for word in words if word not in self._words]
+    def _learn(self, words: Sequence[bytes]) -> list[bytes]:
+        """Makes the words known; those of them that are not worth keeping, the last of `_words`."""
+        new = sorted(self._words.unknown(words), key=len)
         cut = [self._cut.split(word.decode()) for word in new]
-        self._learn(itertools.chain.from_iterable(cut))
-        for word, pieces in zip(new, cut, strict=True):
-            ids = [self._pieces.get(piece) for piece in pieces]
-            known = [one for one in ids if one is not None]
-            self._words[word] = b"".join(known) if len(known) == len(ids) else None
-        found = [self._words[word] for word in words]
-        for word, pieces in zip(new, cut, strict=True):
-            if len(word) > _LONG:
-                del self._words[word]
-                for piece in pieces:
-                    if len(piece) > _LONG:
-                        self._pieces.pop(piece, None)
-        return found
-
-    def _learn(self, pieces: Iterable[str]) -> None:
-        new = [piece for piece in {*pieces}.difference(self._pieces) if not self._specials.search(piece)]
-        for piece, encoding in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
+        pieces = {*itertools.chain.from_iterable(cut)}.difference(self._pieces)
+        plain = [piece for piece in pieces if not self._specials.search(piece)]
+        encodings = self._tokenizer.encode_batch_fast(plain, add_special_tokens=False)
+        for piece, encoding in zip(plain, encodings, strict=True):
             self._pieces[piece] = np.array(encoding.ids, np.int32).tobytes()
+        self._words.add(new, [self._joined(pieces) for pieces in cut])
+        for piece in plain:
+            if len(piece) > _LONG:
+                del self._pieces[piece]
+        return new[bisect.bisect(new, _LONG, key=len) :]
+
+    def _joined(self, pieces: Sequence[str]) -> bytes | None:
+        try:
+            return b"".join([self._pieces[piece] for piece in pieces])
+        except KeyError:
+            return None
 
     def _make_room(self) -> None:
-        held: tuple[dict[Any, Any], ...] = (self._pieces, self._words, self._seams)
-        if sum(map(len, held)) > MAX_PIECES:
-            for known in held:
-                known.clear()
+        if len(self._pieces) + len(self._words) + len(self._seams) > MAX_PIECES:
+            self._pieces.clear()
+            self._seams.clear()
+            self._words = _Words()
+
+
+class _Words:
+    """The tokens of known words, which lie one after the other: those of number 0, of none, are none."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+        self._ids = np.empty(0, np.int32)
+        self._ends = np.zeros(2, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def unknown(self, words: Sequence[bytes]) -> list[bytes]:
+        """Those of the words that are not known."""
+        return [word for word in words if word not in self._known]
+
+    def numbers(self, words: Sequence[bytes]) -> npt.NDArray[np.int64]:
+        """The numbers of known words."""
+        return np.fromiter(map(self._known.__getitem__, words), np.int64, len(words))
+
+    def add(self, words: Sequence[bytes], tokens: Sequence[bytes | None]) -> None:
+        """Makes words known by their tokens, None for _SPECIAL."""
+        number = len(self._ends) - 1
+        for word, ids in zip(words, tokens, strict=True):
+            self._known[word] = _SPECIAL if ids is None else number
+            number += ids is not None
+        known = [ids for ids in tokens if ids is not None]
+        ends = np.cumsum(np.array([len(ids) // 4 for ids in known], np.int64)) + self._ends[-1]
+        self._ids = np.concatenate([self._ids, np.frombuffer(b"".join(known), np.int32)])
+        self._ends = np.concatenate([self._ends, ends])
+
+    def forget(self, words: Sequence[bytes]) -> None:
+        """Makes words unknown that were the last to be added."""
+        numbers = [self._known.pop(word) for word in words]
+        kept = min((number for number in numbers if number != _SPECIAL), default=len(self._ends) - 1)
+        self._ends = self._ends[: kept + 1]
+        self._ids = self._ids[: self._ends[-1]]
+
+    def tokens(self, numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """The tokens of words by their numbers, as bytes, and 0 and how many there are up to each word's end."""
+        begins = self._ends[numbers]
+        sizes = self._ends[numbers + 1] - begins
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], sizes)
+        return self._ids[places].tobytes(), ends
 
 
 def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
@@ -154,15 +204,6 @@ def _different(data: bytes, places: npt.NDArray[np.int64]) -> tuple[list[bytes],
     array = pa.Array.from_buffers(pa.large_binary(), len(places) - 1, [None, offsets, pa.py_buffer(data)])
     encoded = array.dictionary_encode()
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
-
-
-def _taken(known: Sequence[bytes], order: npt.NDArray[np.integer[Any]]) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """The tokens of words in `order`, which of `known` each is, and 0 and how many there are up to each word's end."""
-    sizes = np.array([len(one) // 4 for one in known], np.int64)
-    ends = np.concatenate([[0], np.cumsum(sizes[order])])
-    shifts = (np.cumsum(sizes) - sizes)[order] - ends[:-1]
-    places = np.arange(ends[-1]) + np.repeat(shifts, sizes[order])
-    return np.frombuffer(b"".join(known), np.int32)[places].tobytes(), ends
 
 
 def piece_encoder(tokenizer: Tokenizer, specials: re.Pattern[str]) -> PieceEncoder | None:

@@ -190,6 +190,7 @@ def test_what_is_known_is_bounded(encoders, monkeypatch):
     for number in range(0, 4000, 40):
         text = " ".join(str(n) for n in range(number, number + 40)) + "x" * 500
         assert encode(encoder, text) == tokenizer.encode(text, add_special_tokens=False).ids
-    held = [word for words in vars(encoder).values() if isinstance(words, dict) for word in words]
+    states = [*vars(encoder).values(), *vars(encoder._words).values()]
+    held = [word for words in states if isinstance(words, dict) for word in words]
     assert len(held) < 400
     assert not any(len(word) > 100 for word in held)
