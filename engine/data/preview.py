@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -73,9 +72,11 @@ def preview_rows(
     prompts of chosen rows too unless `sft_scope` is "response".
     """
     # No more than is shown is read of a file that was not checked yet, but for its rows' number.
-    part = _Limit(math.inf if find or jump else row + count - 1)
-    dataset = load_dataset(path, tokenizer, max_length, objective, None, part, columns, trained_turns)
-    total = sum(1 for _ in open_source(path, columns).rows()) if part.is_reached else dataset.rows
+    most = None if find or jump else max(0, row + count - 1)
+    dataset = load_dataset(
+        path, tokenizer, max_length, objective, columns=columns, trained_turns=trained_turns, most_rows=most
+    )
+    total = dataset.rows if dataset.is_whole else sum(1 for _ in open_source(path, columns).rows())
     order = _order(dataset, jump)
     first, wrapped = row - 1, False
     if find and first >= 0:
@@ -100,19 +101,7 @@ def preview_rows(
         }
         for number, file in zip(shown, dataset.files_of(np.array(shown, np.int64)), strict=True)
     ]
-    return {"rows_total": total if part.is_reached else len(order), "wrapped": wrapped and bool(rows), "rows": rows}
-
-
-class _Limit:
-    """Says stop once it was asked more than `rows` times, which is before each row."""
-
-    def __init__(self, rows: float) -> None:
-        self._left, self.is_reached = rows, False
-
-    def __call__(self) -> bool:
-        self.is_reached = self._left <= 0
-        self._left -= 1
-        return self.is_reached
+    return {"rows_total": len(order) if dataset.is_whole else total, "wrapped": wrapped and bool(rows), "rows": rows}
 
 
 def _order(dataset: Dataset, jump: str) -> Numbers:
@@ -136,7 +125,7 @@ def _order(dataset: Dataset, jump: str) -> Numbers:
 def _marked(dataset: Dataset) -> npt.NDArray[np.bool_]:
     """Which of the data's rows an error or a warning names, by their lines and files."""
     lines = dataset.rendered.store.lines
-    files = np.array(dataset.files_of(np.arange(len(lines))), dtype=object)
+    files = dataset.files_of(np.arange(len(lines)))
     marked = np.zeros(len(lines), bool)
     for problem in dataset.problems:
         if problem.severity == "note" or not problem.line:

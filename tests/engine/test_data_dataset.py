@@ -23,6 +23,11 @@ from engine.data import (
 from engine.errors import EngineError
 
 
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
@@ -161,6 +166,32 @@ def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path):
     assert load_dataset(path, tokenizer, 99, stop=lambda: next(answers)).rows == 5
 
 
+def test_a_large_file_tells_how_far_it_is_and_asks_before_its_rows_are_read(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    row = json.dumps({"text": "a"}) + "\n"
+    path.write_text(row * 3 + " " * (9 * 1024**2) + "\n" + row)
+    size, told, answers = path.stat().st_size, [], iter([False, True])
+    known = load_dataset(path, tokenizer, 99, progress=lambda *at: told.append(at), stop=lambda: next(answers, True))
+    assert (known.rows, known.is_whole) == (0, False)
+    assert len(told) == 2
+    assert 0 < told[0][0] < told[1][0] < size == told[1][1]
+    told.clear()
+    assert load_dataset(path, tokenizer, 99, progress=lambda *at: told.append(at)).rows == 4
+    assert told == sorted(told)
+    assert told[-1] == (size, size)
+    told.clear()
+    assert load_dataset(path, tokenizer, 99, progress=lambda *at: told.append(at)).is_whole  # known by now
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(("most", "rows", "is_whole"), [(0, 0, False), (3, 3, False), (4, 4, True), (None, 4, True)])
+def test_no_more_rows_are_read_than_asked_for(tokenizer, tmp_path, most, rows, is_whole):
+    path = write(tmp_path / "a.jsonl", [{"text": f"{n} of {most}"} for n in range(4)])
+    dataset = load_dataset(path, tokenizer, 99, most_rows=most)
+    assert (dataset.rows, dataset.is_whole) == (rows, is_whole)
+    assert load_dataset(path, tokenizer, 99).rows == 4  # the part is not kept as the whole
+
+
 def test_any_corruption_is_a_problem_of_its_line(tmp_path):
     tokenizers = [load_tokenizer(chatml(tmp_path / "chatml")), load_tokenizer(llama2(tmp_path / "llama2"))]
     chance = random.Random(3)
@@ -296,7 +327,7 @@ def test_preview_shows_what_is_trained_and_cut(tokenizer):
     path = CASES / "multi_turn.jsonl"
     (example,) = case("multi_turn", tokenizer, 40).examples
     shown = preview(path, tokenizer, 40, 1)
-    assert set(shown) == {"text", "tokens", "line", "row", "rows", "problem"}
+    assert set(shown) == {"text", "tokens", "file", "line", "row", "rows", "problem"}
     assert "".join(token["text"] for token in shown["tokens"]) == shown["text"]
     assert [token["id"] for token in shown["tokens"][:40]] == example.ids.tolist()
     assert [token["trained"] for token in shown["tokens"][:40]] == example.trained.tolist()
@@ -341,7 +372,7 @@ def test_preview_of_several_rows_counts_rows_not_lines(tokenizer):
     path = CASES / "blank_lines.jsonl"
     shown = preview_rows(path, tokenizer, 2048, 2, 5)["rows"]
     assert [(item["row"], item["line"], item["rows"]) for item in shown] == [(2, 3, 3), (3, 5, 3)]
-    assert preview_rows(path, tokenizer, 2048, 4, 5) == {"rows_total": 3, "rows": []}
+    assert preview_rows(path, tokenizer, 2048, 4, 5) == {"rows_total": 3, "rows": [], "wrapped": False}
     for row in (0, 4, -1):
         with pytest.raises(EngineError, match="no row"):
             preview(path, tokenizer, 2048, row)

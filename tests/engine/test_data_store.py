@@ -478,7 +478,7 @@ def test_a_search_goes_on_from_the_first_row_and_says_so(tokenizers, tmp_path, r
 def test_a_file_that_changes_while_it_is_shown_is_said(tokenizers, tmp_path, monkeypatch):
     path = write(tmp_path / "a.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "c"}])
     dataset = load_dataset(path, tokenizers["smollm2"], 40)
-    monkeypatch.setattr(importlib.import_module("engine.data.preview"), "load_dataset", lambda *_: dataset)
+    monkeypatch.setattr(importlib.import_module("engine.data.preview"), "load_dataset", lambda *_, **__: dataset)
     write(path, [{"prompt": "a", "completion": "b"}])
     with pytest.raises(EngineError, match="changed while"):
         preview_rows(path, tokenizers["smollm2"], 40, 2, 1)
