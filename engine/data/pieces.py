@@ -35,7 +35,7 @@ class PieceEncoder:
 
     def __init__(self, tokenizer: Tokenizer, cuts: Cuts, specials: re.Pattern[str]) -> None:
         self._tokenizer, self._cut, self._specials = tokenizer, cuts.all, specials
-        self._is_cut = _cut_spaces(cuts.spaces)
+        self._is_cut, self._is_seam = _cut_spaces(cuts.spaces), _cut_pairs(cuts.all)
         self._pieces: dict[str, bytes] = {}
         self._words = _Words()
         self._seams: dict[tuple[str, int], tuple[bytes, int] | None] = {}
@@ -48,8 +48,8 @@ class PieceEncoder:
         whole = b"".join(data)
         places = self._places(whole, ends)
         words, order = _different(whole, places)
-        long = self._learn(words)
-        numbers = self._words.numbers(words)[order]
+        known, long = self._numbers(words)
+        numbers = known[order]
         ids, ends_of_words = self._words.tokens(numbers)
         self._words.forget(long)
         first_words = np.searchsorted(places, ends)
@@ -102,23 +102,31 @@ class PieceEncoder:
         begins = np.zeros(len(text), bool)
         begins[spaces] = self._is_cut[text[spaces - 1], text[spaces + 1]]
         begins[ends - 1] = False
+        begins[1:] |= self._is_seam.take(text[:-1].astype(np.uint16) << 8 | text[1:])
         begins[ends] = True
         return np.flatnonzero(begins)
 
-    def _learn(self, words: Sequence[bytes]) -> list[bytes]:
-        """Makes the words known; those of them that are not worth keeping, the last of `_words`."""
-        new = sorted(self._words.unknown(words), key=len)
-        cut = [self._cut.split(word.decode()) for word in new]
-        pieces = {*itertools.chain.from_iterable(cut)}.difference(self._pieces)
-        plain = [piece for piece in pieces if not self._specials.search(piece)]
+    def _numbers(self, words: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+        """The words' numbers in `_words`, and those of the words that are not worth keeping: the last of it."""
+        numbers = self._words.numbers(words)
+        places = sorted(np.flatnonzero(numbers < 0).tolist(), key=lambda place: len(words[place]))
+        new = [words[place] for place in places]
+        if new:
+            self._learn(new)
+            numbers[places] = self._words.numbers(new)
+        return numbers, new[bisect.bisect(new, _LONG, key=len) :]
+
+    def _learn(self, words: Sequence[bytes]) -> None:
+        cut = [self._cut.split(word.decode()) for word in words]
+        new = {*itertools.chain.from_iterable(cut)}.difference(self._pieces)
+        plain = [piece for piece in new if not self._specials.search(piece)]
         encodings = self._tokenizer.encode_batch_fast(plain, add_special_tokens=False)
         for piece, encoding in zip(plain, encodings, strict=True):
             self._pieces[piece] = np.array(encoding.ids, np.int32).tobytes()
-        self._words.add(new, [self._joined(pieces) for pieces in cut])
+        self._words.add(words, [self._joined(pieces) for pieces in cut])
         for piece in plain:
             if len(piece) > _LONG:
                 del self._pieces[piece]
-        return new[bisect.bisect(new, _LONG, key=len) :]
 
     def _joined(self, pieces: Sequence[str]) -> bytes | None:
         try:
@@ -144,13 +152,9 @@ class _Words:
     def __len__(self) -> int:
         return len(self._known)
 
-    def unknown(self, words: Sequence[bytes]) -> list[bytes]:
-        """Those of the words that are not known."""
-        return [word for word in words if word not in self._known]
-
     def numbers(self, words: Sequence[bytes]) -> npt.NDArray[np.int64]:
-        """The numbers of known words."""
-        return np.fromiter(map(self._known.__getitem__, words), np.int64, len(words))
+        """The number of each word, -1 for one that is not known."""
+        return np.fromiter(map(self._known.get, words, itertools.repeat(-1)), np.int64, len(words))
 
     def add(self, words: Sequence[bytes], tokens: Sequence[bytes | None]) -> None:
         """Makes words known by their tokens, None for _SPECIAL."""
@@ -190,6 +194,17 @@ def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     is_cut: npt.NDArray[np.bool_] = table[np.ix_(sort, sort)]
     is_cut[_NO_BYTE] = is_cut[:, _NO_BYTE] = False
     return is_cut
+
+
+def _cut_pairs(cuts: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Whether two bytes tell that a text is cut between them [256 * 256], beyond ASCII none.
+
+    Cuts that more characters tell are left to the pieces of words.
+    """
+    table = np.zeros((256, 256), bool)
+    ascii_only = [*map(chr, range(128))]
+    table[:128, :128] = [[cuts.match(before + after, 1) is not None for after in ascii_only] for before in ascii_only]
+    return table.ravel()
 
 
 def _different(data: bytes, places: npt.NDArray[np.int64]) -> tuple[list[bytes], npt.NDArray[np.integer[Any]]]:
