@@ -104,11 +104,12 @@ def complete(bundle: Bundle) -> Finding:
 
 
 def licensed(bundle: Bundle) -> Finding:
-    """Whatever is inside has its licence there in full: distributions, Python, Qt and the model."""
+    """Whatever is inside has its licence there in full: distributions, Python, Qt, the model, a system's libraries."""
     folder = bundle.resources / "licences"
     try:
         entries = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         texts = {canonical(entry["name"]): [folder / file for file in entry["files"]] for entry in entries}
+        told = {library for entry in entries for library in entry.get("libraries", ())}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Finding("licences", "", [f"resources/licences/index.json can't be read: {error}."])
     needed = _WITHOUT_MODULES | distributions(bundle)
@@ -118,4 +119,13 @@ def licensed(bundle: Bundle) -> Finding:
             problems.append(f"{name} is inside without a licence.")
         elif not texts[name] or not all(text.is_file() and text.stat().st_size for text in texts[name]):
             problems.append(f"The licence of {name} has no text.")
+    problems += [f"{name} is inside without a licence." for name in sorted(_systems(bundle) - told)]
     return Finding("licences", f"of {len(texts)} parts are there in full", problems)
+
+
+def _systems(bundle: Bundle) -> set[str]:
+    """The libraries that a Linux build took from the system: files at the top, where all others are links."""
+    if bundle.plist is not None:
+        return set()
+    libraries = (path for path in bundle.libraries.glob("lib*.so*") if path.is_file() and not path.is_symlink())
+    return {path.name for path in libraries if not path.name.startswith("libpython")}

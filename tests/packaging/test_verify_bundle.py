@@ -231,6 +231,16 @@ def test_a_library_left_out_on_linux(tmp_path):
     assert problems(folder) == {}
 
 
+def test_a_systems_library_has_a_licence(tmp_path):
+    folder = linux_folder(tmp_path)
+    write(folder / "_internal" / "libnew.so.1")
+    assert problems(folder) == {"licences": ["libnew.so.1 is inside without a licence."]}
+    index = folder / "_internal" / "resources" / "licences" / "index.json"
+    first, *others = json.loads(index.read_text())
+    index.write_text(json.dumps([{**first, "libraries": ["libnew.so.1"]}, *others]))
+    assert problems(folder) == {}
+
+
 def test_run_as_a_program(app):
     (app / "Contents" / "MacOS" / "Tunesmith").unlink()
     root = Path(__file__).parents[2]
