@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from engine.data.problems import Problem, in_file
 from engine.data.read import Row
 from engine.data.remarks import remarks
 from engine.data.source import Source, open_source
+from engine.data.store import Store
 from engine.data.tokenize import Example, Pair, cut_to, tokenize_whole
 from engine.data.tokenizer import TextTokenizer
 from engine.errors import EngineError
@@ -80,11 +81,11 @@ def preview_rows(
     order = _order(dataset, jump)
     first, wrapped = row - 1, False
     if find and first >= 0:
-        asked, first = first, _next_with(dataset.rendered, find, order, first)
+        asked, first = first, _next_with(dataset.rendered.store, find, order if jump else None, first)
         wrapped = first < asked
     shown = order[first : first + count].tolist() if first >= 0 else []
     show = _Preview(tokenizer, max_length, objective, objective == "orpo" and sft_scope == "full", trained_turns)
-    known = dict(zip(dataset.rendered.store.numbers.tolist(), range(len(dataset.rendered)), strict=True))
+    known = _places(dataset.rendered.store.numbers, shown)
     others = dict(_raw_rows(open_source(path, columns), [number for number in shown if number not in known]))
     lines = dataset.rendered.store.lines
     rows = [
@@ -138,22 +139,39 @@ def _marked(dataset: Dataset) -> npt.NDArray[np.bool_]:
     return marked
 
 
-def _next_with(rows: Items, text: str, order: Numbers, first: int) -> int:
-    """The first place of `order` whose row holds `text`, from `first` on and then from 0 on; behind its end where there
-    is none.
+def _places(numbers: npt.NDArray[np.int32], shown: list[int]) -> dict[int, int]:
+    """The places of those of the `shown` that are among the ascending `numbers`."""
+    places = dict(zip(shown, np.searchsorted(numbers, shown).tolist(), strict=True))
+    return {number: place for number, place in places.items() if number in numbers[place : place + 1]}
+
+
+def _next_with(store: Store, text: str, order: Numbers | None, first: int) -> int:
+    """The first place of `order` (None: the file's) whose row holds `text`, from `first` on and then from 0 on; behind
+    its end where there is none.
     """
-    store = rows.store
-    if not len(store.texts):
-        return len(order)
+    pattern, numbers = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE), store.numbers
+    if order is None:  # no more is looked through than is needed
+        begin = int(np.searchsorted(numbers, first))
+        places = chain(_holding(store, pattern, begin, len(numbers)), _holding(store, pattern, 0, begin))
+        return next((int(numbers[place]) for place in places), len(store.lines))
     holds = np.zeros(len(store.lines), bool)
-    ends, numbers, sides = store.text_ends, store.numbers, store.sides
-    for match in re.finditer(re.escape(text.encode("utf-8", "replace")), store.texts.data, re.IGNORECASE):
-        side = int(np.searchsorted(ends, match.start(), side="right")) - 1
-        if match.end() <= ends[side + 1]:
-            holds[numbers[side // sides]] = True
+    holds[numbers[np.fromiter(_holding(store, pattern, 0, len(numbers)), np.int64)]] = True
     found = np.flatnonzero(holds[order])
     later = found[found >= first]
     return int(next(iter(later if len(later) else found), len(order)))
+
+
+def _holding(store: Store, pattern: re.Pattern[bytes], begin: int, end: int) -> Iterator[int]:
+    """The places of the store's rows from `begin` to `end` that hold the pattern in a side."""
+    ends, sides = store.text_ends, store.sides
+    at, last = int(ends[begin * sides]), int(ends[end * sides])
+    while at < last and (match := pattern.search(store.texts.data, at, last)):
+        side = int(np.searchsorted(ends, match.start(), side="right")) - 1
+        if match.end() <= ends[side + 1]:
+            yield side // sides
+            at = int(ends[(side // sides + 1) * sides])
+        else:  # over the border of two texts
+            at = match.start() + 1
 
 
 def _raw_rows(source: Source, numbers: list[int]) -> Iterator[tuple[int, tuple[str, Row | Problem]]]:

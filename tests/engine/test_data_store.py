@@ -484,6 +484,19 @@ def test_a_file_that_changes_while_it_is_shown_is_said(tokenizers, tmp_path, mon
         preview_rows(path, tokenizers["smollm2"], 40, 2, 1)
 
 
+@pytest.mark.parametrize("jump", ["", "longest"])
+def test_a_search_looks_into_each_text_by_itself(tokenizers, tmp_path, jump):
+    path = write(tmp_path / "a.jsonl", [{"text": text} for text in ("first", ">> second", "third >>")])
+
+    def found(row, text):
+        page = preview_rows(path, tokenizers["smollm2"], 40, row, 1, find=text, jump=jump)
+        return [shown["line"] for shown in page["rows"]]
+
+    assert found(1, "<|im_end|>>>") == []  # the end of a text, and the next one's beginning
+    assert {line for row in (1, 2, 3) for line in found(row, ">>")} == {2, 3}
+    assert found(1, ">> SECOND") == [2]
+
+
 def test_a_pair_keeps_both_sides(tokenizers):
     both = [Conversation(1, "messages", (Message("user", "a"), Message("assistant", text)), "", 1) for text in "bc"]
     pair = tokenize_whole(Comparison(1, *both), tokenizers["smollm2"])
