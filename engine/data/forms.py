@@ -34,19 +34,6 @@ class Side(NamedTuple):
     text: str
 
 
-class _Stretch(NamedTuple):
-    """Text up to the next added token: literals, and message numbers where contents stand. `token` is b"" at the end.
-
-    The first part is a literal, "" if need be, `head` its tokens, None where it names a special token. A trained range
-    begins at `seam` of the parts, -1 for none, and lasts until after `token`.
-    """
-
-    parts: tuple[str | int, ...]
-    token: bytes
-    seam: int
-    head: bytes | None
-
-
 class _Planned(NamedTuple):
     """A stretch of one row: `head`, a text or two with `joint` between them, `token`.
 
@@ -57,6 +44,19 @@ class _Planned(NamedTuple):
     joint: tuple[str, int] | None
     token: bytes
     is_trained: bool
+
+
+class _Stretch(NamedTuple):
+    """Text up to the next added token: literals, and message numbers where contents stand. `token` is b"" at the end.
+
+    The first part is a literal, "" if need be; `apart` is how the stretch is planned where it is a text of its own,
+    None if it never is. A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
+    """
+
+    parts: tuple[str | int, ...]
+    token: bytes
+    seam: int
+    apart: _Planned | None
 
 
 class _Plan(NamedTuple):
@@ -201,17 +201,19 @@ class FormEncoder:
                 return None
         token = self._tokens.get(name, b"")
         (head,) = self._pieces.encode([literal])
-        if rest:
-            return _Stretch((literal, *rest), token, seams[0] if seams else -1, head)
-        return None if head is None else head + token  # None for a special token of whitespace
+        if not rest:
+            return None if head is None else head + token  # None for a special token of whitespace
+        seam = seams[0] if seams else -1
+        apart = None if head is None or seam > 1 else _Planned(head, None, token, is_trained=seam == 1)
+        return _Stretch((literal, *rest), token, seam, apart)
 
     def _planned(self, stretch: _Stretch, contents: Sequence[str], parts: list[str]) -> _Planned:
         """The stretch of a row; its texts come to `parts`."""
         texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
         literal, rest = texts[0], "".join(texts[1:])
-        if stretch.head is not None and stretch.seam < 2 and (not literal or self._pieces.is_cut(literal, rest)):
+        if stretch.apart and (not literal or self._pieces.is_cut(literal, rest)):
             parts.append(rest)
-            return _Planned(stretch.head, None, stretch.token, is_trained=stretch.seam == 1)
+            return stretch.apart
         if stretch.seam < 0:
             parts.append(literal + rest)
             return _Planned(b"", None, stretch.token, is_trained=False)
