@@ -16,7 +16,7 @@ import pytest
 from commands import run
 from dmg import make_image, mounted
 from info_plist import info_plist
-from signing import ENTITLEMENTS, inside_out, notarize, sign_app
+from signing import ENTITLEMENTS, inside_out, notarize, sign_app, staple
 from small_bundles import mac_app
 from tiny_machos import macho, write
 
@@ -178,6 +178,30 @@ def test_apple_says_yes():
     record = Record(submit='{"id": "1234", "status": "Accepted"}')
     notarize(record, Path("Tunesmith.zip"), ["--keychain-profile", "mine"])
     assert len(record.commands) == 1
+
+
+@pytest.mark.parametrize("refusals", [0, 2, 4])
+def test_an_approval_that_is_late_is_waited_for(refusals):
+    commands, waits = [], []
+
+    def late(*argv, env=None):
+        commands.append(argv[2])
+        if len(commands) <= refusals:
+            raise EngineError("xcrun stapler staple … failed with status 65.", "What it says above tells why.")
+
+    staple(late, Path("Tunesmith.app"), waits.append)
+    assert commands == ["staple"] * (refusals + 1) + ["validate"]
+    assert len(waits) == refusals
+
+
+def test_an_approval_that_never_comes_fails_the_build():
+    def never(*argv, env=None):
+        raise EngineError("xcrun stapler staple … failed with status 65.", "What it says above tells why.")
+
+    waits = []
+    with pytest.raises(EngineError, match="status 65"):
+        staple(never, Path("Tunesmith.app"), waits.append)
+    assert 60 < sum(waits) < 600
 
 
 def test_the_image_is_let_go_also_when_its_test_fails(tmp_path):
