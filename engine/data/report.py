@@ -19,7 +19,7 @@ from engine.data.fixes import CURES
 from engine.data.rows import Rows
 from engine.errors import EngineError
 
-_MAX_LENGTHS_BYTES = 128 * 1024**2  # of all files of row lengths in the cache; the oldest go first
+MAX_LENGTHS_BYTES = 128 * 1024**2  # of all files of row lengths in the cache; the oldest go first
 _WITHOUT_TARGETS = ("nothing_to_train", "no_assistant")
 _TRIM = "Shorten up to {} row{} by turns and sentences"
 
@@ -116,7 +116,7 @@ def _keep(sizes: npt.NDArray[np.int32]) -> Path:
         with in_the_making("lengths") as work:
             np.save(work / path.name, sizes)
             (work / path.name).replace(path)
-        make_room(path, _MAX_LENGTHS_BYTES)
+        make_room(path, MAX_LENGTHS_BYTES)
     except OSError as cause:
         raise EngineError(
             f"The rows' lengths can't be written to {folder}: {cause.strerror or cause}.",
