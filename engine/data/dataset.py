@@ -28,7 +28,7 @@ from engine.data.tokenizer import TextTokenizer
 Names = npt.NDArray[np.object_]  # of few different files
 
 _PIECE_BYTES = 4 * 1024**2
-# Than it is checked and tokenized, about: what hashing a file counts for in its progress.
+# A byte is hashed about so many times faster than it is checked and tokenized, and counts as much less in progress.
 _HASHED_FASTER = 50
 
 
