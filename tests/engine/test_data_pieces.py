@@ -135,6 +135,12 @@ def test_texts_at_once_have_the_tokens_of_each(encoders, name, least, many):
             assert np.frombuffer(ids, np.int32).tolist() == tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def test_all_rare_spaces_are_known_by_their_bytes():
+    beyond_ascii = [chr(n) for n in range(0x80, 0x110000) if not 0xD800 <= n < 0xE000]
+    found = pieces._RARE_SPACE.findall("".join(beyond_ascii).encode())
+    assert [rare.decode() for rare in found] == [one for one in beyond_ascii if one.isspace() or one == "▁"]
+
+
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=200, derandomize=True, database=None, deadline=None)
 @given(before=texts, after=texts.filter(bool))
@@ -194,3 +200,17 @@ def test_what_is_known_is_bounded(encoders, monkeypatch):
     held = [word for words in states if isinstance(words, dict) for word in words]
     assert len(held) < 400
     assert not any(len(word) > 100 for word in held)
+
+
+def test_long_words_leave_no_tokens(encoders):
+    tokenizer, _ = encoders["gpt2"]
+    encoder = piece_encoder(tokenizer, names_pattern(["<|end|>"]))
+    encoder.encode(["it is"])
+    tokens = encoder._words._ids.tolist()
+    texts = [f"it {long} is" for long in ("x" * 500, "<|end|>" * 20, "xyz" * 80)]
+    for _ in range(2):
+        found = encoder.encode(texts)
+        assert found[1] is None
+        for text, ids in zip(texts[::2], found[::2], strict=True):
+            assert np.frombuffer(ids, np.int32).tolist() == tokenizer.encode(text, add_special_tokens=False).ids
+    assert encoder._words._ids.tolist() == tokens
