@@ -39,7 +39,10 @@ _LONGEST_TRIED = 4
 
 @dataclass(frozen=True)
 class Cuts:
-    """Patterns: `spaces` match the spaces that a text can be cut before, `all`, of no width, wherever it can be."""
+    """Patterns: `spaces` match the spaces that a text can be cut before, `all`, of no width, wherever it can be.
+
+    `spaces` look at one character on either side, and none of the patterns asks that something be missing.
+    """
 
     spaces: re.Pattern[str]
     all: re.Pattern[str]
