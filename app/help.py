@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QStandardPaths, QUrl, Signal
-from PySide6.QtGui import QDesktopServices
+from PySide6.QtCore import QObject, QStandardPaths, Signal
 from PySide6.QtWidgets import QFileDialog, QMainWindow
 
-from app import places, report
+from app import places, report, viewing
 from app.about import About
 from app.states import State
 from app.widgets.notice import Notice
@@ -43,14 +42,13 @@ class Help(QObject):
 
     def show_log(self) -> None:
         """Opens the log in the system's viewer."""
-        if places.log_file().is_file():
-            QDesktopServices.openUrl(QUrl.fromLocalFile(str(places.log_file())))
-        else:
-            self.refused.emit(
-                EngineError(
-                    f"There is no log at {places.log_file()}.", "Make room on the disk and start Tunesmith again."
-                )
-            )
+        log = places.log_file()
+        try:
+            if not log.is_file():
+                raise EngineError(f"There is no log at {log}.", "Make room on the disk and start Tunesmith again.")
+            viewing.show(log)
+        except EngineError as error:
+            self.refused.emit(error)
 
     def ask_for_report(self, what: str = _ASKED_FOR, details: str = "") -> None:
         """Asks where to save a report of `what` happened, and saves it."""

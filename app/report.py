@@ -55,9 +55,9 @@ def impersonal(text: str) -> str:
     Paths inside the program and Python stay whole below their roots, as a traceback says nothing without them.
     """
     roots = {
-        places.RESOURCES.parent: "[Tunesmith]",
         Path(sys.prefix): "[Python]",
         Path(sys.base_prefix): "[Python]",
+        places.RESOURCES.parent: "[Tunesmith]",  # after Python's: packaged, all three are one folder
         home_folder(): "[home]",
         Path(tempfile.gettempdir()): "[temporary]",
     }

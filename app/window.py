@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from PySide6.QtCore import QSettings, QSize, Qt, QUrl
+from PySide6.QtCore import QSettings, QSize, Qt
 from PySide6.QtGui import (
     QCloseEvent,
-    QDesktopServices,
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
@@ -23,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import words
+from app import viewing, words
 from app.bar import BottomBar
 from app.help import Help
 from app.menus import Menus
@@ -137,7 +136,10 @@ class MainWindow(QMainWindow):
 
     def reveal_run(self) -> None:
         if folder := self.run_folder():
-            QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+            try:
+                viewing.show(folder)
+            except EngineError as error:
+                self._refuse(error)
 
     def show_mistake(self, failure: Failed) -> None:
         """Shows an error of our own on the page in sight."""

@@ -18,6 +18,7 @@ from engine.commands.common import STOPPED, StopSignal, config_of, print_json, s
 from engine.config import SETTINGS, load_config
 from engine.errors import EngineError
 from engine.events import Failed, Stage, to_line
+from engine.undisturbed import stay_undisturbed
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -174,6 +175,7 @@ def _train(arguments: argparse.Namespace) -> int:
     show = (lambda event: print(to_line(event), flush=True)) if arguments.events else say
     try:
         config = load_config(arguments.config, arguments.set)
+        stay_undisturbed()
         from engine.trainer import train
     except EngineError as error:
         failed = Failed(error.kind, error.message, error.hint)

@@ -29,6 +29,8 @@ _POLL_SECONDS = 0.1
 _DETAIL_BYTES = 20_000
 # Of Metal, of MLX's allocator, of Python, as they come in errors, without spaces.
 _OUT_OF_MEMORY = ("outofmemory", "insufficientmemory", "unabletoallocate", "bad_alloc", "memoryerror")
+# What Metal says where macOS ended work on the GPU for the display's sake.
+_DISPLAY_WAITED = "impactinginteractivity"
 
 
 def command(*arguments: str) -> list[str]:
@@ -131,6 +133,14 @@ def died_of_memory(status: int, details: str) -> str:
 
 def _death(status: int, details: str) -> Failed:
     """One place where the end of a process becomes a sentence."""
+    if _DISPLAY_WAITED in details.lower().replace(" ", ""):
+        return Failed(
+            "died",
+            "macOS ended the training process because it kept the display waiting.",
+            "Let the display sleep while training goes on, or choose a smaller batch or a shorter longest row, "
+            "then start again.",
+            details,
+        )
     how = died_of_memory(status, details)
     if how:
         return Failed(

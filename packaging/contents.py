@@ -90,6 +90,17 @@ def metadata(scratch: Path) -> list[Line]:
     return lines
 
 
+def systems_licences(files: Iterable[Line], scratch: Path) -> list[Line]:
+    """The licences of what a Linux build takes from the system, which is known once all `files` are."""
+    if sys.platform != "linux":
+        return []
+    folder = scratch / "licences"
+    libraries = [Path(file) for name, file, kind in files if kind == "BINARY" and "/" not in name]
+    systems = [path for path in libraries if path.is_relative_to("/usr/lib") or path.is_relative_to("/lib")]
+    added = licences.add_systems(folder, systems)
+    return [(f"resources/licences/{path.relative_to(folder)}", str(path), "DATA") for path in added]
+
+
 def links(files: Iterable[Line]) -> list[Line]:
     """Links to MLX's GPU programs: it looks for them beside its library, which PyInstaller links at the top."""
     return [(Path(name).name, name, "SYMLINK") for name, _, _ in files if name.endswith("mlx.metallib")]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from commands import Run
 
+from engine.errors import EngineError
+
 
 def make_image(run: Run, app: Path, image: Path, scratch: Path) -> Path:
     """Makes `image` of `app`, by way of a folder in `scratch` that it makes anew; the image."""
@@ -33,4 +35,8 @@ def mounted(run: Run, image: Path, scratch: Path) -> Iterator[Path]:
     try:
         yield volume
     finally:
-        run("hdiutil", "detach", volume)
+        try:
+            run("hdiutil", "detach", "-force", volume)
+        except EngineError as error:
+            # Spotlight may hold it for a while. What was built is none the worse for it.
+            print(f"The disk image stays mounted at {volume}. {error.message}", flush=True)

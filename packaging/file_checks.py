@@ -18,6 +18,9 @@ _PRESENT = (
     "samples/bookings.jsonl",
     "texts/window.qss",
 )
+# Qt loads them by name, so nothing else misses them; a self-test without a display does not either.
+_MACS_PLUGINS = ("platforms/libqcocoa.dylib", "iconengines/libqsvgicon.dylib")
+_LINUXS_PLUGINS = ("platforms/libqxcb.so", "iconengines/libqsvgicon.so")
 _WITHOUT_MODULES = {"python", "qt", canonical(sample.NAME)}
 _LEFTOVER_FOLDERS = {"__pycache__", "tests", "test", "include", ".git", ".pytest_cache"}
 _LEFTOVER_SUFFIXES = {
@@ -93,17 +96,20 @@ def described(bundle: Bundle, plist: dict[str, Any]) -> Finding:
 
 
 def complete(bundle: Bundle) -> Finding:
-    """What makes the first minute work without a network: the sample model, its data and its preset."""
-    problems = [f"resources/{name} is missing." for name in _PRESENT if not (bundle.resources / name).is_file()]
-    return Finding("complete", "sample model, sample data, preset and texts are there", problems)
+    """What makes the first minute work: a window, and without a network the sample model, its data and its preset."""
+    plugins = _LINUXS_PLUGINS if bundle.plist is None else _MACS_PLUGINS
+    wanted = [f"resources/{name}" for name in _PRESENT] + [f"PySide6/Qt/plugins/{name}" for name in plugins]
+    problems = [f"{name} is missing." for name in wanted if not (bundle.libraries / name).is_file()]
+    return Finding("complete", "Qt's plugins, sample model, sample data, preset and texts are there", problems)
 
 
 def licensed(bundle: Bundle) -> Finding:
-    """Whatever is inside has its licence there in full: distributions, Python, Qt and the model."""
+    """Whatever is inside has its licence there in full: distributions, Python, Qt, the model, a system's libraries."""
     folder = bundle.resources / "licences"
     try:
         entries = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         texts = {canonical(entry["name"]): [folder / file for file in entry["files"]] for entry in entries}
+        told = {library for entry in entries for library in entry.get("libraries", ())}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Finding("licences", "", [f"resources/licences/index.json can't be read: {error}."])
     needed = _WITHOUT_MODULES | distributions(bundle)
@@ -113,4 +119,13 @@ def licensed(bundle: Bundle) -> Finding:
             problems.append(f"{name} is inside without a licence.")
         elif not texts[name] or not all(text.is_file() and text.stat().st_size for text in texts[name]):
             problems.append(f"The licence of {name} has no text.")
+    problems += [f"{name} is inside without a licence." for name in sorted(_systems(bundle) - told)]
     return Finding("licences", f"of {len(texts)} parts are there in full", problems)
+
+
+def _systems(bundle: Bundle) -> set[str]:
+    """The libraries that a Linux build took from the system: files at the top, where all others are links."""
+    if bundle.plist is not None:
+        return set()
+    libraries = (path for path in bundle.libraries.glob("lib*.so*") if path.is_file() and not path.is_symlink())
+    return {path.name for path in libraries if not path.name.startswith("libpython")}

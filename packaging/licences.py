@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+
+import debian
 
 from app.licences import INDEX, Licence, gather
 from engine.errors import EngineError
@@ -29,6 +32,23 @@ def collect(folder: Path) -> None:
         files = _copied(one, folder)
         entries.append({"name": one.name, "version": one.version, "licence": one.licence, "files": files})
     (folder / INDEX).write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+
+
+def add_systems(folder: Path, libraries: Iterable[Path]) -> list[Path]:
+    """Adds the licences of the system's `libraries` to what `collect` wrote; the files it added.
+
+    EngineError where one has none.
+    """
+    index, added = folder / INDEX, []
+    entries = json.loads(index.read_text(encoding="utf-8"))
+    for package, own in sorted(debian.packages(libraries).items()):
+        (name,) = _copied(Licence(package.name, package.version, package.licence, (package.text,)), folder)
+        added.append(folder / name)
+        inside = sorted(library.name for library in own)
+        told = {"name": package.name, "version": package.version, "licence": package.licence}
+        entries.append({**told, "files": [name], "libraries": inside})
+    index.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+    return added
 
 
 def _copied(one: Licence, folder: Path) -> list[str]:

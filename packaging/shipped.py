@@ -8,9 +8,8 @@ from pathlib import Path
 
 from bundle import Bundle
 
-# The end of an executable that PyInstaller has put an archive of modules into holds this.
+# An executable that PyInstaller has put an archive of modules into holds this.
 _COOKIE = b"MEI\014\013\012\013\016"
-_TAIL = 8192
 _OURS = {"tunesmith", "pyinstaller"}
 
 
@@ -40,10 +39,8 @@ def frozen_modules(program: Path) -> set[str]:
 
 
 def _has_archive(program: Path) -> bool:
-    with program.open("rb") as file:
-        end = file.seek(0, 2)
-        file.seek(max(0, end - _TAIL))
-        return _COOKIE in file.read()
+    # Not at the end alone: on a Mac the signature follows, with a hash for each page of the program.
+    return _COOKIE in program.read_bytes()
 
 
 def canonical(name: str) -> str:

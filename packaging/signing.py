@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from commands import Run
 from macho import is_macho
 
 from engine.errors import EngineError
+
+# Apple says yes some time before its servers tell others.
+_TICKET_WAITS = (15, 30, 60, 120)
 
 ENTITLEMENTS = Path(__file__).resolve().parent / "entitlements.plist"
 
@@ -88,7 +92,18 @@ def notarize(run: Run, archive: Path, credentials: Sequence[str]) -> None:
         )
 
 
-def staple(run: Run, target: Path) -> None:
-    """Fastens Apple's approval to an app or image, so that a Mac without network finds it too."""
-    run("xcrun", "stapler", "staple", target)
+def staple(run: Run, target: Path, wait: Callable[[float], None] = time.sleep) -> None:
+    """Fastens Apple's approval to an app or image, so that a Mac without network finds it too.
+
+    EngineError where the approval is not to be had minutes after it was given.
+    """
+    for seconds in _TICKET_WAITS:
+        try:
+            run("xcrun", "stapler", "staple", target)
+            break
+        except EngineError as error:
+            print(f"{error.message} Apple may not hand out its approval yet: again in {seconds} s.", flush=True)
+            wait(seconds)
+    else:
+        run("xcrun", "stapler", "staple", target)
     run("xcrun", "stapler", "validate", target)

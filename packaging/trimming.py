@@ -24,6 +24,7 @@ _UNUSED = [
     *("_pytest", "hypothesis", "mypy", "pip", "pkg_resources", "pytest", "setuptools", "wheel"),
     *("hf_xet", "mlx_lm.server", "mlx_lm.lora", "mlx_lm.evaluate", "mlx.extension"),
     *("numpy.f2py", "pyqtgraph.examples", "pyqtgraph.opengl", "pyqtgraph.jupyter", "pyqtgraph.console"),
+    "readline",  # nobody types at the program, and on Linux it brings a library under the GPL
     *("click", "fsspec", "google", "markdown_it", "pydantic", "pydantic_core", "pygments"),
     *("PySide6.QtDBus", "PySide6.QtTest"),
     *(f"pyarrow.{name}" for name in ("acero", "cuda", "dataset", "feather", "flight", "orc", "substrait", "tests")),

@@ -50,6 +50,7 @@ class Notice(Card):
         top.setStretch(1, 1)
         self.body.addLayout(top)
         cure.setVisible(bool(hint))
+        self.details: Fold | None = None
         if details.strip():
             text = QPlainTextEdit(details.strip(), readOnly=True)
             text.setProperty("role", "details")
@@ -93,6 +94,8 @@ class Notices(QWidget):
         self.clear(subject)
         self._by_subject[subject] = notice
         notice.dismissed.connect(lambda: self.clear(subject))
+        if notice.details:
+            notice.details.head.clicked.connect(lambda: self._keep_open(notice))
         self._layout.addWidget(notice)
         notice.show()
         self.show()
@@ -104,6 +107,12 @@ class Notices(QWidget):
             old.hide()
             old.deleteLater()
         self.setVisible(bool(self._by_subject))
+
+    def _keep_open(self, notice: Notice) -> None:
+        """Folds the details of the others: several at once would leave the page below no room in a low window."""
+        for other in self.shown:
+            if other.details and other is not notice:
+                other.details.head.setChecked(False)
 
     @property
     def shown(self) -> list[Notice]:

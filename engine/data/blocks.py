@@ -98,11 +98,12 @@ def last_turn(row: Conversation) -> Conversation:
 def _checked(row: Row | Problem, objective: str, trained_turns: str, block: Block) -> Checked:
     if isinstance(row, Problem):
         return row
-    if shape := shape_of(row, objective):
-        block.formats.add(FORMAT_NAMES[shape])
     checked = examine(row, objective)
     if isinstance(checked, Problem):
+        if shape := shape_of(row, objective):
+            block.formats.add(FORMAT_NAMES[shape])
         return checked
+    block.formats.add(FORMAT_NAMES[checked.kind if isinstance(checked, Conversation) else "pair"])
     block.is_rendered |= isinstance(checked, Comparison) or checked.kind != "text"
     return last_turn(checked) if trained_turns == "last" and isinstance(checked, Conversation) else checked
 

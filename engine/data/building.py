@@ -30,9 +30,13 @@ def build_store(
     key: str,
     progress: Progress | None,
     stop: Stop,
+    most_rows: int | None = None,
 ) -> Store:
-    """The store of all rows, kept under `key`; of those read so far, and not kept, once `stop` says so."""
-    reading, summary = _Reading(source, stop), _Summary()
+    """The store of all rows, kept under `key`; of the first `most_rows`, or those read once `stop` says so, not kept.
+
+    Its `meta["is_whole"]` tells which.
+    """
+    reading, summary = _Reading(source, stop, most_rows), _Summary()
     with StoreWriter() as writer:
         with Crew(tokenizer, objective, trained_turns, source.bytes_total) as crew:
             for block, done in crew.blocks(reading.parts()):
@@ -44,6 +48,7 @@ def build_store(
             progress(source.bytes_total, source.bytes_total)
         meta = {
             **summary.meta(),
+            "is_whole": not reading.is_stopped,
             "pairs": objective in PAIR_OBJECTIVES,
             "default_template": summary.is_rendered and tokenizer.template.is_default,
             "files": [str(path) for path in source.files],
@@ -55,17 +60,17 @@ def build_store(
 
 
 class _Reading:
-    """A source's rows in parts, until `stop` says that it is enough."""
+    """A source's rows in parts, until there are `most_rows` or `stop` says that it is enough."""
 
-    def __init__(self, source: Source, stop: Stop) -> None:
-        self._source, self._stop = source, stop
+    def __init__(self, source: Source, stop: Stop, most_rows: int | None) -> None:
+        self._source, self._stop, self._most_rows = source, stop, most_rows
         self.is_stopped = False
 
     def parts(self) -> Iterator[Part]:
         """Rows that are taken together, each time with the bytes read up to there."""
         rows, begun = [], 0
-        for row in self._source.rows():
-            if self._stop():
+        for number, row in enumerate(self._source.rows()):
+            if number == self._most_rows or self._stop():
                 self.is_stopped = True
                 break
             rows.append(row)

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from engine.data.blocks import Block, make_block
+from engine.data.cache import in_the_making
 from engine.data.problems import Problem
 from engine.data.read import Row
-from engine.data.store import cache_folder
 from engine.data.tokenizer import TextTokenizer, load_tokenizer
 from engine.isolated import command, started
 
@@ -177,14 +177,10 @@ class Worker:
 
 @contextmanager
 def _working(job: _Job) -> Iterator[Worker]:
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="new-", dir=cache_folder(), ignore_cleanup_errors=True) as folder,
-        tempfile.TemporaryFile() as errors,
-    ):
-        _write(Path(folder) / _JOB, job)
-        with started(command("make-blocks", folder), errors) as child:
-            yield Worker(child, Path(folder))
+    with in_the_making() as folder, tempfile.TemporaryFile() as errors:
+        _write(folder / _JOB, job)
+        with started(command("make-blocks", str(folder)), errors) as child:
+            yield Worker(child, folder)
 
 
 def work(folder: Path) -> int:

@@ -39,7 +39,10 @@ _LONGEST_TRIED = 4
 
 @dataclass(frozen=True)
 class Cuts:
-    """Patterns: `spaces` match the spaces that a text can be cut before, `all`, of no width, wherever it can be."""
+    """Patterns: `spaces` match the spaces that a text can be cut before, `all`, of no width, wherever it can be.
+
+    `spaces` look at one character on either side, and none of the patterns asks that something be missing.
+    """
 
     spaces: re.Pattern[str]
     all: re.Pattern[str]
@@ -118,6 +121,8 @@ def _splits_at(cut: re.Pattern[str], parts: Callable[[str], list[str]]) -> bool:
     Patterns look at sorts of characters, at most a few at a time: all short texts of all sorts are tried.
     """
     for text in _short_texts():
+        if not cut.search(text, 1):
+            continue  # as most: the rest takes longer
         places = [match.start() for match in cut.finditer(text) if match.start()]
         for taken in (*([place] for place in places), places if len(places) > 1 else []):
             pieces = [text[begin:end] for begin, end in itertools.pairwise((0, *taken, len(text)))]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.alike import keys, repeated
 from engine.data.blocks import FORMAT_NAMES
 from engine.data.building import Progress, Stop, build_store
 from engine.data.documents import PASSAGE
@@ -25,6 +25,12 @@ from engine.data.store import Store, drop_store, find_store
 from engine.data.tokenize import cut_to
 from engine.data.tokenizer import TextTokenizer
 
+Names = npt.NDArray[np.object_]  # of few different files
+
+_PIECE_BYTES = 4 * 1024**2
+# A byte is hashed about so many times faster than it is checked and tokenized, and counts as much less in progress.
+_HASHED_FASTER = 50
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -32,6 +38,7 @@ class Dataset:
 
     `rendered` are all rows that have tokens, also those with nothing to train at this length. `format` tells the shape
     of the rows, also of those that another objective needs. `columns` maps our fields to the file's `column_names`.
+    Where it is not `is_whole` there are more rows in the file.
     """
 
     path: Path
@@ -43,30 +50,31 @@ class Dataset:
     files: tuple[Path, ...]
     columns: dict[str, str]
     column_names: tuple[str, ...]
+    is_whole: bool
 
-    def files_of(self, numbers: Ints) -> list[str]:
+    def files_of(self, numbers: Ints) -> Names:
         """The names of the files that the rows of these numbers are of, from 0 on; "" for a file without a folder."""
         return _files_of(self.rendered.store, numbers)
 
     @property
     def prompts(self) -> npt.NDArray[np.bytes_]:
         """The same for examples of the same prompt, [examples]."""
-        return _keys(self.examples.store.prompts, self.examples.rows)
+        return keys(self.examples.store.prompts, self.examples.rows)
 
     @property
     def contents(self) -> npt.NDArray[np.bytes_]:
         """The same for examples that say the same, [examples]."""
-        return _keys(self.examples.store.contents, self.examples.rows)
+        return keys(self.examples.store.contents, self.examples.rows)
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
         """Tokens of all rendered rows before cutting, in the file's order; of a pair its longer side's."""
-        return np.asarray(self.rendered.whole_lengths.max(axis=1, initial=0), np.int32)
+        return np.asarray(self.rendered.whole_lengths.max(axis=1, initial=0))
 
     @property
     def sizes(self) -> npt.NDArray[np.int32]:
         """Prompt tokens, response tokens and line of all rendered rows before cutting, [rows, 3], as `lengths`."""
-        return np.stack([*self.rendered.longer_sides(), self.rendered.lines], axis=1).astype(np.int32)
+        return np.stack([*self.rendered.longer_sides(), self.rendered.lines], axis=1)
 
 
 def load_dataset(
@@ -79,19 +87,22 @@ def load_dataset(
     columns: str = "",
     trained_turns: str = "all",
     files: tuple[Path, ...] = (),
+    most_rows: int | None = None,
 ) -> Dataset:
     """Reads, checks and tokenizes the whole file, or finds in the cache what came of it. EngineError only where it
     can't be opened.
 
     `objective` says whether rows have to be pairs. `progress` is told the bytes done and in all from time to time.
     Once `stop` says so the dataset ends with the rows read so far. `columns` and `trained_turns` are those of
-    TrainConfig. `files` are read in place of those that a folder would be trained with.
+    TrainConfig. `files` are read in place of those that a folder would be trained with. Of a file that is not in the
+    cache only the first `most_rows` are read.
     """
     source = Source(files, columns, PASSAGE, is_folder=True) if files else open_source(path, columns)
-    store = open_rows(source, tokenizer, objective, progress, stop, columns, trained_turns)
+    store = open_rows(source, tokenizer, objective, progress, stop, columns, trained_turns, most_rows)
     meta = store.meta
     rendered = Items(store, np.arange(len(store.numbers)), max_length)
-    examples = rendered.at(np.flatnonzero(rendered.is_usable))
+    usable = rendered.is_usable
+    examples = rendered if usable.all() else rendered.at(np.flatnonzero(usable))  # what it counts is kept once
     problems = ProblemList([Problem(**_untupled(found)) for found in meta["problems"]])
     problems.extend(_of_the_tokens(rendered))
     problems.extend(_of_the_file(meta, examples))
@@ -105,6 +116,7 @@ def load_dataset(
         files=tuple(map(Path, meta["files"])),
         columns=meta["columns"],
         column_names=tuple(meta["column_names"]),
+        is_whole=meta["is_whole"],
     )
 
 
@@ -116,21 +128,40 @@ def open_rows(
     stop: Stop = lambda: False,
     columns: str = "",
     trained_turns: str = "all",
+    most_rows: int | None = None,
 ) -> Store:
-    """The source's rows at full length, from the cache where they are known."""
+    """The source's rows at full length, from the cache where they are known; else the first `most_rows`."""
     settings = [objective, columns, trained_turns, tokenizer.fingerprint, _code(), [str(file) for file in source.files]]
     digest = hashlib.blake2b(repr(settings).encode(), digest_size=20)
     before = _stamps(source.files)
-    for file in source.files:
-        with open_bytes(file) as data:
-            hashlib.file_digest(data, lambda: digest)
+    hashed = 0
+    for piece in _pieces(source.files):
+        digest.update(piece)
+        hashed += len(piece)
+        if len(piece) < _PIECE_BYTES:  # in no time
+            continue
+        if progress is not None:
+            progress(hashed // _HASHED_FASTER, source.bytes_total)
+        if stop():
+            return build_store(source, tokenizer, objective, trained_turns, "", None, lambda: True)
     key = digest.hexdigest()
     if store := find_store(key):
         return store
-    store = build_store(source, tokenizer, objective, trained_turns, key, progress, stop)
+
+    def read(done: int, total: int) -> None:
+        if progress is not None:
+            progress(max(done, hashed // _HASHED_FASTER), total)
+
+    store = build_store(source, tokenizer, objective, trained_turns, key, read, stop, most_rows)
     if _stamps(source.files) != before:
         drop_store(key)  # the file was written to meanwhile: these are not the rows of what it held before
     return store
+
+
+def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
+    for file in files:
+        with open_bytes(file) as data:
+            yield from iter(lambda: data.read(_PIECE_BYTES), b"")
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:
@@ -146,16 +177,15 @@ def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:
     return stamps
 
 
-@lru_cache(maxsize=1)
 def _code() -> str:
     """Another whenever this folder's code is: what older code wrote is not what this one would write."""
+    # A packaged program has no sources beside it: they are inside the program itself.
+    frozen = getattr(sys, "frozen", False)
+    files = [Path(sys.executable)] if frozen else sorted(Path(__file__).parent.glob("*.py"))
     digest = hashlib.blake2b(digest_size=16)
-    for module in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(module.read_bytes())
-    try:
-        return digest.hexdigest() + version("tunesmith")  # a packaged app has no sources to read
-    except PackageNotFoundError:
-        return digest.hexdigest()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _format(meta: dict[str, Any]) -> str:
@@ -186,18 +216,20 @@ def _of_the_tokens(rows: Items) -> Iterator[Problem]:
             kept = cut_to(item, rows.max_length)
             told += [in_file(one, file) for one in ([kept] if isinstance(kept, Problem) else remarks(kept))]
         yield from told
-        for file, places in _by_file(files[TOLD["error"] :]).items():
-            lines = found.lines[TOLD["error"] :][places]
-            yield replace(told[0], file=file, lines=line_ranges(lines.tolist()), rows=len(lines))
+        files, lines = files[TOLD["error"] :], found.lines[TOLD["error"] :]
+        for file in dict.fromkeys(files):
+            own = lines[files == file]
+            yield replace(told[0], file=file, lines=line_ranges(own), rows=len(own))
 
 
 def _repeated(rows: Items) -> Iterator[Problem]:
     """The rows that say the same, group by group, and file by file where several hold them."""
-    _, group, sizes = np.unique(_keys(rows.store.contents, rows.rows), return_inverse=True, return_counts=True)
-    repeated = np.flatnonzero(sizes[group] > 1)
-    lines, files = rows.lines[repeated], _files_of(rows.store, rows.numbers[repeated])
+    places, groups, sizes = repeated(rows.store.contents, rows.rows)
+    again = rows.at(rows.rows[places])
     by_group: dict[int, dict[str, list[int]]] = {}
-    for number, line, file in zip(group[repeated].tolist(), lines.tolist(), files, strict=True):
+    for number, line, file in zip(
+        groups.tolist(), again.lines.tolist(), _files_of(rows.store, again.numbers), strict=True
+    ):
         by_group.setdefault(number, {}).setdefault(file, []).append(line)
     for number, by_file in by_group.items():
         for file, own in by_file.items():
@@ -205,23 +237,10 @@ def _repeated(rows: Items) -> Iterator[Problem]:
             yield in_file(duplicates(own, others, int(sizes[number])), file)
 
 
-def _files_of(store: Store, numbers: Ints) -> list[str]:
+def _files_of(store: Store, numbers: Ints) -> Names:
     """The names of the files that rows are of, by their numbers in all the data."""
     starts, names = zip(*store.meta["parts"], strict=True) if store.meta["parts"] else ((0,), ("",))
-    return [names[part] for part in (np.searchsorted(starts, numbers, side="right") - 1).tolist()]
-
-
-def _by_file(files: Sequence[str]) -> dict[str, list[int]]:
-    """The places of each file."""
-    places: dict[str, list[int]] = {}
-    for place, file in enumerate(files):
-        places.setdefault(file, []).append(place)
-    return places
-
-
-def _keys(digests: npt.NDArray[np.uint8], rows: Ints) -> npt.NDArray[np.bytes_]:
-    # numpy's bytes end before trailing zeros: equal ones are equal all the same.
-    return np.ascontiguousarray(digests[rows]).reshape(-1).view("S16")
+    return np.array(names, object)[np.searchsorted(starts, numbers, side="right") - 1]
 
 
 def _untupled(found: dict[str, Any]) -> dict[str, Any]:

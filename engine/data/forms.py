@@ -34,30 +34,36 @@ class Side(NamedTuple):
     text: str
 
 
+class _Planned(NamedTuple):
+    """A stretch of one row: `head`, a text or two with `joint` between them, `token`.
+
+    A trained range begins after the head, or after the joint's first characters.
+    """
+
+    head: bytes
+    joint: tuple[str, int] | None
+    token: bytes
+    is_trained: bool
+
+
 class _Stretch(NamedTuple):
     """Text up to the next added token: literals, and message numbers where contents stand. `token` is b"" at the end.
 
-    A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
+    The first part is a literal, "" if need be; `apart` is how the stretch is planned where it is a text of its own,
+    None if it never is. A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
     """
 
     parts: tuple[str | int, ...]
     token: bytes
     seam: int
-
-
-class _Planned(NamedTuple):
-    """A stretch of one row. A trained range begins inside of the text `joint`, after its first characters."""
-
-    before: str
-    joint: tuple[str, int] | None
-    after: str
-    token: bytes
+    apart: _Planned | None
 
 
 class _Plan(NamedTuple):
-    """A row's text and its stretches; of those without contents the tokens."""
+    """A row's text and its stretches; of those without contents the tokens. `parts` are the texts of the others."""
 
     text: str
+    parts: list[str]
     stretches: list[_Planned | bytes]
 
 
@@ -87,24 +93,9 @@ class FormEncoder:
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
         """Each row at its full length."""
-        sides: list[Side | None] = [None] * len(rows)
-        waiting: dict[int, _Plan] = {}
-        for number, row in enumerate(rows):
-            plan = self._plan(row)
-            if plan is not None and (side := self._side(plan)):
-                sides[number] = side
-            elif plan is not None:
-                waiting[number] = plan
-        self._pieces.learn(
-            text
-            for plan in waiting.values()
-            for part in plan.stretches
-            if not isinstance(part, bytes)
-            for text in (part.before, part.after, *(part.joint[:1] if part.joint else ()))
-        )
-        for number, plan in waiting.items():
-            sides[number] = self._side(plan)
-        return sides
+        plans = [self._plan(row) for row in rows]
+        encoded = iter(self._pieces.encode([part for plan in plans if plan for part in plan.parts]))
+        return [self._side(plan, list(itertools.islice(encoded, len(plan.parts)))) if plan else None for plan in plans]
 
     def _plan(self, row: Conversation) -> _Plan | None:
         if row.kind == "text":
@@ -115,42 +106,44 @@ class FormEncoder:
         contents = [message.content for message in row.messages]
         if form is None or not form.layout.fits(contents):
             return None
-        return _Plan(
-            form.layout.text(contents),
-            [one if isinstance(one, bytes) else self._planned(one, contents) for one in form.stretches],
-        )
+        parts: list[str] = []
+        stretches = [one if isinstance(one, bytes) else self._planned(one, contents, parts) for one in form.stretches]
+        return _Plan(form.layout.text(contents), parts, stretches)
 
     def _text_plan(self, text: str) -> _Plan | None:
         """A plain text is trained whole, with the end-of-text token behind it."""
         end = self._template.eos_token
         if self._added.search(text) or (end and end not in self._tokens):
             return None
-        whole = _Planned("", ("", 0), text, self._tokens.get(end, b""))
-        return _Plan(text + end, [self._bos, whole])
+        return _Plan(text + end, [text], [_Planned(self._bos, None, self._tokens.get(end, b""), is_trained=True)])
 
-    def _side(self, plan: _Plan) -> Side | None:
-        """The row's tokens, None while it has an unknown piece: a new one, or one that names a special token."""
-        encode, pieces, ranges, size = self._pieces.encode, [], [], 0
-        try:
-            for stretch in plan.stretches:
-                if isinstance(stretch, bytes):
-                    pieces.append(stretch)
-                    size += len(stretch)
-                    continue
-                before, joint, after, token = stretch
-                pieces.append(encode(before))
-                size += len(pieces[-1])
-                if joint is not None:
-                    first, known = self._pieces.encode_seam(*joint)
-                    begins = max(1, size // 4 + known)  # nothing predicts the first token
-                    pieces += (first, encode(after))
-                    size += len(first) + len(pieces[-1])
-                    if (ends := (size + len(token)) // 4) > begins:
-                        ranges.append((begins, ends))
-                pieces.append(token)
-                size += len(token)
-        except KeyError:
-            return None
+    def _side(self, plan: _Plan, parts: Sequence[bytes | None]) -> Side | None:
+        """The row's tokens from those of its parts; None where a part names a special token."""
+        pieces: list[bytes] = []
+        ranges: list[tuple[int, int]] = []
+        size = 0
+        waiting = iter(parts)
+        for stretch in plan.stretches:
+            if isinstance(stretch, bytes):
+                pieces.append(stretch)
+                size += len(stretch)
+                continue
+            head, joint, token, is_trained = stretch
+            if (first := next(waiting)) is None:
+                return None
+            begins = len(head)
+            found = [head, first, token]
+            if joint is not None:
+                seam, after = self._pieces.encode_seam(*joint), next(waiting)
+                if seam is None or after is None:
+                    return None
+                found[2:2] = (seam[0], after)
+                begins += len(first) + 4 * seam[1]
+            begins = max(1, (size + begins) // 4)  # nothing predicts the first token
+            pieces += found
+            size += sum(map(len, found))
+            if is_trained and size // 4 > begins:
+                ranges.append((begins, size // 4))
         return Side(b"".join(pieces), ranges, plan.text)
 
     def _form(self, roles: tuple[str, ...], context: int) -> _Form | None:
@@ -199,26 +192,34 @@ class FormEncoder:
 
     def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | bytes | None:
         """The stretch, its tokens if it has no contents; None where offsets alone tell where its answer ends."""
-        seams = [place for place, part in enumerate(parts) if part in answers]
+        first = next((place for place, part in enumerate(parts) if isinstance(part, int)), len(parts))
+        literal, rest = "".join(map(str, parts[:first])), parts[first:]
+        seams = [place for place, part in enumerate(rest, 1) if part in answers]
         if seams:
-            behind = "".join([str(part) for part in parts[seams[0] + 1 :]])
+            behind = "".join([str(part) for part in rest[seams[0] :]])
             if len(seams) > 1 or behind.strip() or (name not in self._template.ends if name else behind):
                 return None
-        token, literals = self._tokens.get(name, b""), [part for part in parts if isinstance(part, str)]
-        if len(literals) < len(parts):
-            return _Stretch(tuple(parts), token, seams[0] if seams else -1)
-        text = "".join(literals)
-        self._pieces.learn([text])
-        try:
-            return self._pieces.encode(text) + token
-        except KeyError:  # a special token of whitespace
-            return None
+        token = self._tokens.get(name, b"")
+        (head,) = self._pieces.encode([literal])
+        if not rest:
+            return None if head is None else head + token  # None for a special token of whitespace
+        seam = seams[0] if seams else -1
+        apart = None if head is None or seam > 1 else _Planned(head, None, token, is_trained=seam == 1)
+        return _Stretch((literal, *rest), token, seam, apart)
 
-    def _planned(self, stretch: _Stretch, contents: Sequence[str]) -> _Planned:
+    def _planned(self, stretch: _Stretch, contents: Sequence[str], parts: list[str]) -> _Planned:
+        """The stretch of a row; its texts come to `parts`."""
         texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
+        literal, rest = texts[0], "".join(texts[1:])
+        if stretch.apart and (not literal or self._pieces.is_cut(literal, rest)):
+            parts.append(rest)
+            return stretch.apart
         if stretch.seam < 0:
-            return _Planned("".join(texts), None, "", stretch.token)
+            parts.append(literal + rest)
+            return _Planned(b"", None, stretch.token, is_trained=False)
         before, after = "".join(texts[: stretch.seam]), "".join(texts[stretch.seam :])
         # Tokens may go across the seam: the pieces on both sides are taken as one.
         begin, end = self._pieces.joint(before, after)
-        return _Planned(before[:begin], (before[begin:] + after[:end], len(before) - begin), after[end:], stretch.token)
+        parts += (before[:begin], after[end:])
+        joint = before[begin:] + after[:end], len(before) - begin
+        return _Planned(b"", joint, stretch.token, is_trained=True)

@@ -13,6 +13,7 @@ from engine.data.store import Store
 from engine.data.tokenize import Example, Item, Pair
 
 Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int32]  # of tokens: half the bytes of Ints, for each of millions of rows
 
 
 class Items(Sequence[Item]):
@@ -54,30 +55,32 @@ class Items(Sequence[Item]):
         return self.store.lines[self.store.numbers[self.rows]]
 
     @cached_property
-    def whole_lengths(self) -> Ints:
+    def whole_lengths(self) -> Counts:
         """Tokens of each side before cutting, [rows, sides]."""
-        return np.diff(self.store.ends)[self._sides]
+        return np.diff(self.store.ends).astype(np.int32)[self._sides]
 
-    @cached_property
-    def lengths(self) -> Ints:
+    @property
+    def lengths(self) -> Counts:
         """Tokens of each side, [rows, sides]."""
-        return np.minimum(self.whole_lengths, self.max_length)
+        return np.minimum(self.whole_lengths, self._most)
 
     @cached_property
-    def firsts(self) -> Ints:
+    def firsts(self) -> Counts:
         """Each side's tokens before the first that is trained, all where none is, [rows, sides]."""
         store, begins = self.store, self.store.range_ends[self._sides]
         none = begins == store.range_ends[self._sides + 1]
-        first = store.ranges[np.minimum(begins, len(store.ranges) - 1), 0] if len(store.ranges) else begins
-        return np.where(none, self.whole_lengths, first)
+        if not len(store.ranges):
+            return self.whole_lengths
+        return np.where(none, self.whole_lengths, store.ranges[np.minimum(begins, len(store.ranges) - 1), 0])
 
     @cached_property
-    def trained(self) -> Ints:
+    def trained(self) -> Counts:
         """Trained tokens of each side, [rows, sides]."""
-        sizes = np.diff(np.minimum(self.store.ranges, self.max_length).astype(np.int64), axis=1).ravel()
-        before = np.concatenate([[0], np.cumsum(sizes)])
-        ends = self.store.range_ends
-        return np.asarray(before[ends[self._sides + 1]] - before[ends[self._sides]])
+        ranges, sides, ends = self.store.ranges, self._sides, self.store.range_ends
+        sizes = np.minimum(ranges[:, 1], self._most) - np.minimum(ranges[:, 0], self._most)
+        before = np.zeros(len(sizes) + 1, np.int64)
+        np.cumsum(sizes, out=before[1:])
+        return (before[ends[sides + 1]] - before[ends[sides]]).astype(np.int32)
 
     @property
     def is_cut(self) -> npt.NDArray[np.bool_]:
@@ -97,7 +100,7 @@ class Items(Sequence[Item]):
         shorter, longer = self.lengths.min(axis=1), self.lengths.max(axis=1)
         return np.asarray((shorter == longer) & (self.store.common[self.rows] >= longer))
 
-    def tokens(self, shared: bool = True) -> Ints:
+    def tokens(self, shared: bool = True) -> Counts:
         """Tokens that each row brings into a batch, [rows]: both sides, their prompt once where it is `shared`."""
         if self.store.sides == 1:
             return np.asarray(self.lengths[:, 0])
@@ -105,17 +108,21 @@ class Items(Sequence[Item]):
             return np.asarray(2 * self.lengths.max(axis=1))
         prompts = self.firsts[:, 0]
         same = (prompts == self.firsts[:, 1]) & (self.store.common[self.rows] >= prompts)
-        return np.asarray(self.lengths.sum(axis=1) - np.where(same, prompts, 0))
+        return np.asarray(self.lengths.sum(axis=1, dtype=np.int32) - np.where(same, prompts, 0))
 
-    def longer_sides(self) -> tuple[Ints, Ints]:
+    def longer_sides(self) -> tuple[Counts, Counts]:
         """Prompt and response tokens of each row's longer side before cutting, [rows] each."""
-        rows, longer = np.arange(len(self)), self.whole_lengths.argmax(axis=1)
-        prompts = self.firsts[rows, longer]
-        return prompts, self.whole_lengths[rows, longer] - prompts
+        longer = self.whole_lengths.argmax(axis=1)[:, None]
+        prompts = np.take_along_axis(self.firsts, longer, axis=1)[:, 0]
+        return prompts, self.whole_lengths.max(axis=1) - prompts
 
-    @cached_property
+    @property
     def _sides(self) -> Ints:
         return self.rows[:, None] * self.store.sides + np.arange(self.store.sides)
+
+    @property
+    def _most(self) -> int:
+        return min(self.max_length, np.iinfo(np.int32).max)
 
     def _item(self, row: int) -> Item:
         line = int(self.store.lines[self.store.numbers[row]])

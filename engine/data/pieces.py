@@ -1,123 +1,224 @@
 """Text to token ids by pieces that repeat: a word's tokens are looked up where they are sure to be the same anywhere.
 
-Of the pieces that a text can be cut into (`cuts`) a data set has few different ones.
+Of the words that texts can be cut into (`cuts`) a data set has few different ones: many texts are cut at once, and
+Python sees each of their different words once. What the words have in common are pieces, which are tokenized.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from engine.data.cuts import SPACE_SIGN, Cuts, sure_cuts
+from engine.data.cuts import Cuts, sure_cuts
 
 MAX_PIECES = 500_000  # some 100 MB
-_LONG = 64  # characters: longer pieces hardly come again
-_RARE_SPACE = re.compile(r"[^\S \n]")
+ARROW_WORDS = 10_000  # fewer are not worth the 0.1 s that loading Arrow takes
+_LONG = 64  # bytes or characters: longer pieces hardly come again
 _NEAR = 3  # characters that tell whether a text can be cut between them
+# UTF-8 of whitespace beyond ASCII, and of SentencePiece's sign for a space.
+_RARE_SPACE = re.compile(
+    b"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f|\x96\x81)|\xe3\x80\x80"
+)
+_SPECIAL = 0  # the number of all words that name a special token
+_NO_BYTE = 0xFF  # of no UTF-8: stands for the bytes of a rare space
 
 
 class PieceEncoder:
-    """Token ids of texts whose special tokens count for nothing, as bytes of int32.
-
-    KeyError for a text with a piece that is not known: a new one, or one that names a special token, which needs its
-    surroundings.
-    """
+    """Token ids of texts whose special tokens count for nothing, as bytes of int32."""
 
     def __init__(self, tokenizer: Tokenizer, cuts: Cuts, specials: re.Pattern[str]) -> None:
-        self._tokenizer, self._specials = tokenizer, specials
-        self._cut, self._spaces = cuts.all, cuts.spaces
-        self._known = {"": b""}
-        self._long: list[str] = []
-        # A text up to its first space that begins a piece, and what follows such a space up to the next.
-        self._first, self._after = _Words("", self._joined), _Words(" ", self._joined)
-        self._seams: dict[tuple[str, int], tuple[bytes, int]] = {}
+        self._tokenizer, self._cut, self._specials = tokenizer, cuts.all, specials
+        self._is_cut, self._is_seam = _cut_spaces(cuts.spaces), _cut_pairs(cuts.all)
+        self._pieces: dict[str, bytes] = {}
+        self._words = _Words()
+        self._seams: dict[tuple[str, int], tuple[bytes, int] | None] = {}
 
-    def learn(self, texts: Iterable[str]) -> None:
-        """Makes the pieces of `texts` known; a batch at a time uses all cores."""
+    def encode(self, texts: Sequence[str]) -> list[bytes | None]:
+        """The tokens of each text; None for one that names a special token, which needs its surroundings."""
         self._make_room()
-        firsts, words = set[str](), set[str]()
-        for text in texts:
-            first, *others = self._spaces.split(text)
-            firsts.add(first)
-            words.update(others)
-        unknown = [*firsts, *(" " + word for word in words.difference(self._after))]
-        pieces = set(itertools.chain.from_iterable(map(self._cut.split, unknown))).difference(self._known)
-        new = [piece for piece in pieces if not self._specials.search(piece)]
-        self._long = [piece for piece in new if len(piece) > _LONG]
-        for piece, encoding in zip(new, self._tokenizer.encode_batch_fast(new, add_special_tokens=False), strict=True):
-            self._known[piece] = np.array(encoding.ids, np.int32).tobytes()
-
-    def encode(self, text: str) -> bytes:
-        """The tokens of `text`."""
-        first, *words = text.split(" ") if _is_simple(text) else self._spaces.split(text)
-        return self._first[first] + b"".join(map(self._after.__getitem__, words))
-
-    def encode_seam(self, text: str, place: int) -> tuple[bytes, int]:
-        """The tokens of `text`, and how many of them stand for nothing after its first `place` characters."""
-        found = self._seams.get((text, place))
-        if found is None:
-            found = self._seam(text, place)
-            if len(text) <= _LONG:
-                self._seams[text, place] = found
+        data = [text.encode() for text in texts]
+        ends = np.cumsum([0, *map(len, data)])
+        whole = b"".join(data)
+        places = self._places(whole, ends)
+        words, order = _different(whole, places)
+        known, long = self._numbers(words)
+        numbers = known[order]
+        ids, ends_of_words = self._words.tokens(numbers)
+        self._words.forget(long)
+        first_words = np.searchsorted(places, ends)
+        bounds = (4 * ends_of_words[first_words]).tolist()
+        found: list[bytes | None] = [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
+        for text in np.searchsorted(first_words, np.flatnonzero(numbers == _SPECIAL), side="right") - 1:
+            found[text] = None
         return found
+
+    def encode_seam(self, text: str, place: int) -> tuple[bytes, int] | None:
+        """The tokens of `text`, and how many of them stand for nothing after its first `place` characters.
+
+        None for a text that names a special token.
+        """
+        if (text, place) in self._seams:
+            return self._seams[text, place]
+        found = None
+        if not self._specials.search(text):
+            encoding = self._tokenizer.encode(text, add_special_tokens=False)
+            found = np.array(encoding.ids, np.int32).tobytes(), sum(end <= place for _, end in encoding.offsets)
+        if len(text) <= _LONG:
+            self._seams[text, place] = found
+        return found
+
+    def is_cut(self, before: str, after: str) -> bool:
+        """Whether no token goes across the seam of two texts for sure."""
+        near = before[-_NEAR:]
+        return bool(near) and self._cut.match(near + after[:_NEAR], len(near)) is not None
 
     def joint(self, before: str, after: str) -> tuple[int, int]:
         """Where what has to be taken as one begins in `before`, and where it ends in `after`: two pieces or none."""
-        near = before[-_NEAR:]
-        if near and self._cut.match(near + after[:_NEAR], len(near)):
+        if self.is_cut(before, after):
             return len(before), 0
         end = self._cut.search(after, 1)
         tail = self._cut.split(before[-_LONG:])
         last = tail[-1] if len(tail) > 1 else self._cut.split(before)[-1]
         return len(before) - len(last), end.start() if end else len(after)
 
-    def _seam(self, text: str, place: int) -> tuple[bytes, int]:
-        pieces = self._cut.split(text)
-        ends = list(itertools.accumulate(map(len, pieces)))
-        if place in ends:
-            ids = [self._known[piece] for piece in pieces]
-            return b"".join(ids), sum(map(len, ids[: ends.index(place) + 1])) // 4
-        if self._specials.search(text):
-            raise KeyError(text)
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        return np.array(encoding.ids, np.int32).tobytes(), sum(end <= place for _, end in encoding.offsets)
+    def _places(self, data: bytes, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where the words of texts begin that lie in `data` one after the other, and its end.
 
-    def _joined(self, text: str) -> bytes:
-        return b"".join([self._known[piece] for piece in self._cut.split(text)])
+        `ends` are 0 and those of the texts: what stands beyond them tells nothing of a space.
+        """
+        text = np.frombuffer(data + bytes(1), np.uint8)
+        if not data.isascii():
+            text = text.copy()
+            for rare in _RARE_SPACE.finditer(data):
+                text[rare.start() : rare.end()] = _NO_BYTE
+        spaces = np.flatnonzero(text == ord(" "))
+        begins = np.zeros(len(text), bool)
+        begins[spaces] = self._is_cut[text[spaces - 1], text[spaces + 1]]
+        begins[ends - 1] = False
+        begins[1:] |= self._is_seam.take(text[:-1].astype(np.uint16) << 8 | text[1:])
+        begins[ends] = True
+        return np.flatnonzero(begins)
+
+    def _numbers(self, words: Sequence[bytes]) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+        """The words' numbers in `_words`, and those of the words that are not worth keeping: the last of it."""
+        numbers = self._words.numbers(words)
+        places = sorted(np.flatnonzero(numbers < 0).tolist(), key=lambda place: len(words[place]))
+        new = [words[place] for place in places]
+        if new:
+            self._learn(new)
+            numbers[places] = self._words.numbers(new)
+        return numbers, new[bisect.bisect(new, _LONG, key=len) :]
+
+    def _learn(self, words: Sequence[bytes]) -> None:
+        cut = [self._cut.split(word.decode()) for word in words]
+        new = {*itertools.chain.from_iterable(cut)}.difference(self._pieces)
+        plain = [piece for piece in new if not self._specials.search(piece)]
+        encodings = self._tokenizer.encode_batch_fast(plain, add_special_tokens=False)
+        for piece, encoding in zip(plain, encodings, strict=True):
+            self._pieces[piece] = np.array(encoding.ids, np.int32).tobytes()
+        self._words.add(words, [self._joined(pieces) for pieces in cut])
+        for piece in plain:
+            if len(piece) > _LONG:
+                del self._pieces[piece]
+
+    def _joined(self, pieces: Sequence[str]) -> bytes | None:
+        try:
+            return b"".join([self._pieces[piece] for piece in pieces])
+        except KeyError:
+            return None
 
     def _make_room(self) -> None:
-        for piece in self._long:
-            del self._known[piece]
-        held: tuple[dict[Any, Any], ...] = (self._known, self._first, self._after, self._seams)
-        if sum(map(len, held)) > MAX_PIECES:
-            for known in held:
-                known.clear()
-            self._known[""] = b""
+        if len(self._pieces) + len(self._words) + len(self._seams) > MAX_PIECES:
+            self._pieces.clear()
+            self._seams.clear()
+            self._words = _Words()
 
 
-class _Words(dict[str, bytes]):
-    """The tokens of words that stand behind `before`; those of a new word are made when it is asked for."""
+class _Words:
+    """The tokens of known words, which lie one after the other: those of number 0, of none, are none."""
 
-    def __init__(self, before: str, encode: Callable[[str], bytes]) -> None:
-        super().__init__()
-        self._before, self._encode = before, encode
+    def __init__(self) -> None:
+        self._known: dict[bytes, int] = {}
+        self._ids = np.empty(0, np.int32)
+        self._ends = np.zeros(2, np.int64)
 
-    def __missing__(self, word: str) -> bytes:
-        ids = self._encode(self._before + word)
-        if len(word) <= _LONG:
-            self[word] = ids
-        return ids
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def numbers(self, words: Sequence[bytes]) -> npt.NDArray[np.int64]:
+        """The number of each word, -1 for one that is not known."""
+        return np.fromiter(map(self._known.get, words, itertools.repeat(-1)), np.int64, len(words))
+
+    def add(self, words: Sequence[bytes], tokens: Sequence[bytes | None]) -> None:
+        """Makes words known by their tokens, None for _SPECIAL."""
+        number = len(self._ends) - 1
+        for word, ids in zip(words, tokens, strict=True):
+            self._known[word] = _SPECIAL if ids is None else number
+            number += ids is not None
+        known = [ids for ids in tokens if ids is not None]
+        ends = np.cumsum(np.array([len(ids) // 4 for ids in known], np.int64)) + self._ends[-1]
+        self._ids = np.concatenate([self._ids, np.frombuffer(b"".join(known), np.int32)])
+        self._ends = np.concatenate([self._ends, ends])
+
+    def forget(self, words: Sequence[bytes]) -> None:
+        """Makes words unknown that were the last to be added."""
+        numbers = [self._known.pop(word) for word in words]
+        kept = min((number for number in numbers if number != _SPECIAL), default=len(self._ends) - 1)
+        self._ends = self._ends[: kept + 1]
+        self._ids = self._ids[: self._ends[-1]]
+
+    def tokens(self, numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """The tokens of words by their numbers, as bytes, and 0 and how many there are up to each word's end."""
+        begins = self._ends[numbers]
+        sizes = self._ends[numbers + 1] - begins
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        places = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], sizes)
+        return self._ids[places].tobytes(), ends
 
 
-def _is_simple(text: str) -> bool:
-    """Whether all spaces of a text stand between visible characters: each of them then begins a piece."""
-    twice = "  " in text or " \n" in text or "\n " in text
-    return not (twice or text.startswith(" ") or text.endswith(" ") or SPACE_SIGN in text or _RARE_SPACE.search(text))
+def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Whether a text is cut before a space that stands between two bytes of it [256, 256]: all that `spaces` look at.
+
+    Beyond ASCII all characters but rare spaces are of one sort.
+    """
+    sorts = [*map(chr, range(128)), "é"]
+    table = np.array([[spaces.match(f"{before} {after}", 1) is not None for after in sorts] for before in sorts])
+    sort = np.minimum(np.arange(256), 128)
+    is_cut: npt.NDArray[np.bool_] = table[np.ix_(sort, sort)]
+    is_cut[_NO_BYTE] = is_cut[:, _NO_BYTE] = False
+    return is_cut
+
+
+def _cut_pairs(cuts: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Whether two bytes tell that a text is cut between them [256 * 256], beyond ASCII none.
+
+    Cuts that more characters tell are left to the pieces of words.
+    """
+    table = np.zeros((256, 256), bool)
+    ascii_only = [*map(chr, range(128))]
+    table[:128, :128] = [[cuts.match(before + after, 1) is not None for after in ascii_only] for before in ascii_only]
+    return table.ravel()
+
+
+def _different(data: bytes, places: npt.NDArray[np.int64]) -> tuple[list[bytes], npt.NDArray[np.integer[Any]]]:
+    """The different words between `places` of `data`, and which of them each word is."""
+    if len(places) <= ARROW_WORDS:
+        words = [data[begin:end] for begin, end in itertools.pairwise(places.tolist())]
+        number = {word: count for count, word in enumerate(dict.fromkeys(words))}
+        return [*number], np.array([number[word] for word in words], np.int64)
+    import pyarrow as pa
+
+    offsets = pa.py_buffer(places.astype(np.int64))
+    array = pa.Array.from_buffers(pa.large_binary(), len(places) - 1, [None, offsets, pa.py_buffer(data)])
+    encoded = array.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
 
 def piece_encoder(tokenizer: Tokenizer, specials: re.Pattern[str]) -> PieceEncoder | None:

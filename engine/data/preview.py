@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from engine.data.problems import Problem, in_file
 from engine.data.read import Row
 from engine.data.remarks import remarks
 from engine.data.source import Source, open_source
+from engine.data.store import Store
 from engine.data.tokenize import Example, Pair, cut_to, tokenize_whole
 from engine.data.tokenizer import TextTokenizer
 from engine.errors import EngineError
@@ -73,17 +73,19 @@ def preview_rows(
     prompts of chosen rows too unless `sft_scope` is "response".
     """
     # No more than is shown is read of a file that was not checked yet, but for its rows' number.
-    part = _Limit(math.inf if find or jump else row + count - 1)
-    dataset = load_dataset(path, tokenizer, max_length, objective, None, part, columns, trained_turns)
-    total = sum(1 for _ in open_source(path, columns).rows()) if part.is_reached else dataset.rows
+    most = None if find or jump else max(0, row + count - 1)
+    dataset = load_dataset(
+        path, tokenizer, max_length, objective, columns=columns, trained_turns=trained_turns, most_rows=most
+    )
+    total = dataset.rows if dataset.is_whole else sum(1 for _ in open_source(path, columns).rows())
     order = _order(dataset, jump)
     first, wrapped = row - 1, False
     if find and first >= 0:
-        asked, first = first, _next_with(dataset.rendered, find, order, first)
+        asked, first = first, _next_with(dataset.rendered.store, find, order if jump else None, first)
         wrapped = first < asked
     shown = order[first : first + count].tolist() if first >= 0 else []
     show = _Preview(tokenizer, max_length, objective, objective == "orpo" and sft_scope == "full", trained_turns)
-    known = dict(zip(dataset.rendered.store.numbers.tolist(), range(len(dataset.rendered)), strict=True))
+    known = _places(dataset.rendered.store.numbers, shown)
     others = dict(_raw_rows(open_source(path, columns), [number for number in shown if number not in known]))
     lines = dataset.rendered.store.lines
     rows = [
@@ -100,19 +102,7 @@ def preview_rows(
         }
         for number, file in zip(shown, dataset.files_of(np.array(shown, np.int64)), strict=True)
     ]
-    return {"rows_total": total if part.is_reached else len(order), "wrapped": wrapped and bool(rows), "rows": rows}
-
-
-class _Limit:
-    """Says stop once it was asked more than `rows` times, which is before each row."""
-
-    def __init__(self, rows: float) -> None:
-        self._left, self.is_reached = rows, False
-
-    def __call__(self) -> bool:
-        self.is_reached = self._left <= 0
-        self._left -= 1
-        return self.is_reached
+    return {"rows_total": len(order) if dataset.is_whole else total, "wrapped": wrapped and bool(rows), "rows": rows}
 
 
 def _order(dataset: Dataset, jump: str) -> Numbers:
@@ -136,7 +126,7 @@ def _order(dataset: Dataset, jump: str) -> Numbers:
 def _marked(dataset: Dataset) -> npt.NDArray[np.bool_]:
     """Which of the data's rows an error or a warning names, by their lines and files."""
     lines = dataset.rendered.store.lines
-    files = np.array(dataset.files_of(np.arange(len(lines))), dtype=object)
+    files = dataset.files_of(np.arange(len(lines)))
     marked = np.zeros(len(lines), bool)
     for problem in dataset.problems:
         if problem.severity == "note" or not problem.line:
@@ -149,22 +139,39 @@ def _marked(dataset: Dataset) -> npt.NDArray[np.bool_]:
     return marked
 
 
-def _next_with(rows: Items, text: str, order: Numbers, first: int) -> int:
-    """The first place of `order` whose row holds `text`, from `first` on and then from 0 on; behind its end where there
-    is none.
+def _places(numbers: npt.NDArray[np.int32], shown: list[int]) -> dict[int, int]:
+    """The places of those of the `shown` that are among the ascending `numbers`."""
+    places = dict(zip(shown, np.searchsorted(numbers, shown).tolist(), strict=True))
+    return {number: place for number, place in places.items() if number in numbers[place : place + 1]}
+
+
+def _next_with(store: Store, text: str, order: Numbers | None, first: int) -> int:
+    """The first place of `order` (None: the file's) whose row holds `text`, from `first` on and then from 0 on; behind
+    its end where there is none.
     """
-    store = rows.store
-    if not len(store.texts):
-        return len(order)
+    pattern, numbers = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE), store.numbers
+    if order is None:  # no more is looked through than is needed
+        begin = int(np.searchsorted(numbers, first))
+        places = chain(_holding(store, pattern, begin, len(numbers)), _holding(store, pattern, 0, begin))
+        return next((int(numbers[place]) for place in places), len(store.lines))
     holds = np.zeros(len(store.lines), bool)
-    ends, numbers, sides = store.text_ends, store.numbers, store.sides
-    for match in re.finditer(re.escape(text.encode("utf-8", "replace")), store.texts.data, re.IGNORECASE):
-        side = int(np.searchsorted(ends, match.start(), side="right")) - 1
-        if match.end() <= ends[side + 1]:
-            holds[numbers[side // sides]] = True
+    holds[numbers[np.fromiter(_holding(store, pattern, 0, len(numbers)), np.int64)]] = True
     found = np.flatnonzero(holds[order])
     later = found[found >= first]
     return int(next(iter(later if len(later) else found), len(order)))
+
+
+def _holding(store: Store, pattern: re.Pattern[bytes], begin: int, end: int) -> Iterator[int]:
+    """The places of the store's rows from `begin` to `end` that hold the pattern in a side."""
+    ends, sides = store.text_ends, store.sides
+    at, last = int(ends[begin * sides]), int(ends[end * sides])
+    while at < last and (match := pattern.search(store.texts.data, at, last)):
+        side = int(np.searchsorted(ends, match.start(), side="right")) - 1
+        if match.end() <= ends[side + 1]:
+            yield side // sides
+            at = int(ends[(side // sides + 1) * sides])
+        else:  # over the border of two texts
+            at = match.start() + 1
 
 
 def _raw_rows(source: Source, numbers: list[int]) -> Iterator[tuple[int, tuple[str, Row | Problem]]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 Severity = Literal["error", "warning", "note"]
 Lines = tuple[tuple[int, int], ...]  # first and last of each run of consecutive lines
@@ -89,15 +93,12 @@ class ProblemList:
         return (*self._told, *(others.problem(*kind) for kind, others in self._more.items()))
 
 
-def line_ranges(lines: Iterable[int]) -> Lines:
+def line_ranges(lines: npt.ArrayLike) -> Lines:
     """Ascending line numbers as runs of consecutive ones."""
-    ranges: list[tuple[int, int]] = []
-    for line in lines:
-        if ranges and line <= ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], line)
-        else:
-            ranges.append((line, line))
-    return tuple(ranges)
+    numbers = np.asarray(lines, np.int64)
+    ends = np.flatnonzero(np.diff(numbers) > 1)
+    firsts, lasts = np.append(numbers[:1], numbers[ends + 1]), np.append(numbers[ends], numbers[-1:])
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 def lines_in_words(ranges: Sequence[tuple[int, int]]) -> str:
@@ -114,16 +115,17 @@ class _Others:
     """The rows of a kind of problem, and of a file, that are counted only."""
 
     rows: int = 0
-    lines: list[int] = field(default_factory=list)
+    lines: array[int] = field(default_factory=lambda: array("q"))  # a list would take five times as much
 
     def add(self, problem: Problem) -> None:
-        ranges = problem.lines or ((problem.line, problem.line),)
-        lines = [line for first, last in ranges for line in range(first, last + 1)]
-        self.lines += lines
-        self.rows += max(problem.rows, len(lines))  # more than lines where rows share one, never less
+        ranges, before = problem.lines or ((problem.line, problem.line),), len(self.lines)
+        for first, last in ranges:
+            self.lines.extend(range(first, last + 1))
+        # More than lines where rows share one, never less.
+        self.rows += max(problem.rows, len(self.lines) - before)
 
     def problem(self, severity: Severity, code: str, cure: str, file: str) -> Problem:
-        ranges, plural = line_ranges(sorted(self.lines)), "" if self.rows == 1 else "s"
+        ranges, plural = line_ranges(np.sort(np.frombuffer(self.lines, np.int64))), "" if self.rows == 1 else "s"
         message = f"{self.rows:,} more row{plural} of the same kind: line{plural} {lines_in_words(ranges)}."
         fix = "The same helps as for those before."
         return in_file(Problem(ranges[0][0], severity, code, message, fix, 0, cure, ranges, self.rows), file)

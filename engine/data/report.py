@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.config import TrainConfig
+from engine.data.alike import repeated
+from engine.data.cache import cache_folder, in_the_making, make_room
 from engine.data.dataset import Dataset
 from engine.data.fixes import CURES
 from engine.data.rows import Rows
-from engine.data.store import cache_folder
 from engine.errors import EngineError
 
-_LENGTHS_KEPT = 32  # files of row lengths in the cache, the latest
+MAX_LENGTHS_BYTES = 128 * 1024**2  # of all files of row lengths in the cache; the oldest go first
 _WITHOUT_TARGETS = ("nothing_to_train", "no_assistant")
 _TRIM = "Shorten up to {} row{} by turns and sentences"
 
@@ -101,23 +101,22 @@ def _repeated(dataset: Dataset) -> int:
     """Rows that say what one before them says: all of them go, also those that can't be used, where any that can is
     repeated.
     """
-    if len(np.unique(dataset.contents)) == len(dataset.contents):
+    contents = dataset.rendered.store.contents
+    if not len(repeated(contents, dataset.examples.rows)[0]):
         return 0
-    contents = dataset.rendered.store.contents[dataset.rendered.rows]
-    return len(contents) - len(np.unique(contents, axis=0))
+    places, groups, _ = repeated(contents, dataset.rendered.rows)
+    return len(places) - len(np.unique(groups))
 
 
 def _keep(sizes: npt.NDArray[np.int32]) -> Path:
     """Writes the lengths into the cache, named by what they are, and takes the oldest out."""
-    folder = cache_folder().with_name("lengths")
-    path = folder / f"{hashlib.blake2b(sizes.tobytes(), digest_size=16).hexdigest()}.npy"
+    folder = cache_folder("lengths")
+    path = folder / f"{hashlib.blake2b(sizes.data, digest_size=16).hexdigest()}.npy"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="new-", dir=folder) as work:
-            np.save(Path(work) / path.name, sizes)
-            (Path(work) / path.name).replace(path)
-        for old in sorted(folder.glob("*.npy"), key=_written)[:-_LENGTHS_KEPT]:
-            old.unlink(missing_ok=True)
+        with in_the_making("lengths") as work:
+            np.save(work / path.name, sizes)
+            (work / path.name).replace(path)
+        make_room(path, MAX_LENGTHS_BYTES)
     except OSError as cause:
         raise EngineError(
             f"The rows' lengths can't be written to {folder}: {cause.strerror or cause}.",
@@ -125,7 +124,3 @@ def _keep(sizes: npt.NDArray[np.int32]) -> Path:
             kind="disk",
         ) from cause
     return path
-
-
-def _written(file: Path) -> float:
-    return file.stat().st_mtime

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from engine.data.alike import grouped
+
 FEWEST_ROWS = 50
 MANY_ROWS = 200
 
@@ -26,18 +28,18 @@ def split(keys: Sequence[str] | npt.NDArray[np.bytes_], seed: int) -> tuple[Plac
         trained = {0: "there is nothing to train", 1: "the one row is trained"}.get(rows, f"all {rows} are trained")
         return everything, nothing, f"Too few rows to set some aside: {trained}, none measured."
     wanted = rows // 10 if rows < MANY_ROWS else rows // 20
-    _, group, sizes = np.unique(np.asarray(keys), return_inverse=True, return_counts=True)
-    chosen, aside = np.zeros(len(sizes), bool), 0
-    for number in np.random.default_rng(seed).permutation(len(sizes)).tolist():
-        if aside + sizes[number] <= wanted:
-            chosen[number] = True
-            aside += int(sizes[number])
+    order, borders = grouped(np.asarray(keys))
+    is_aside, aside = np.zeros(rows, bool), 0
+    for number in np.random.default_rng(seed).permutation(len(borders) - 1):
+        begin, end = borders[number : number + 2].tolist()
+        if aside + end - begin <= wanted:
+            is_aside[order[begin:end]] = True
+            aside += end - begin
         if aside == wanted:
             break
     if not aside:
         return everything, nothing, f"The rows share too few prompts to set some aside: all {rows:,} are trained."
     sentence = f"{aside:,} of {rows:,} rows are set aside to measure with and never trained; "
-    is_aside = chosen[group]
     return everything[~is_aside], everything[is_aside], sentence + "no prompt is on both sides."
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +16,9 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
-import platformdirs
 
 from engine.data.blocks import Block
+from engine.data.cache import cache_folder, in_the_making, make_room, remove
 from engine.errors import EngineError
 
 MAX_CACHE_BYTES = 4 * 1024**3  # of all stores together; those not used for longest go first
@@ -40,12 +38,6 @@ _ARRAYS = {
 }
 _BUFFER_BYTES = 1024**2
 _META = "meta.json"
-
-
-def cache_folder() -> Path:
-    """Where stores are kept: in TUNESMITH_HOME, or the user's cache folder."""
-    own = os.environ.get("TUNESMITH_HOME")
-    return (Path(own) / "cache" if own else platformdirs.user_cache_path("Tunesmith", appauthor=False)) / "tokens"
 
 
 @dataclass(frozen=True)
@@ -89,19 +81,20 @@ class StoreWriter:
     """
 
     def __init__(self) -> None:
+        self._stack = ExitStack()
         self._files: dict[str, BinaryIO] = {}
         self._ends = dict.fromkeys(("ends", "range_ends", "text_ends"), 0)
         self._rows = 0
 
     def __enter__(self) -> Self:
         try:
-            cache_folder().mkdir(parents=True, exist_ok=True)
-            self._folder = Path(tempfile.mkdtemp(prefix="new-", dir=cache_folder()))
+            self._folder = self._stack.enter_context(in_the_making())
             for name in _ARRAYS:
                 self._files[name] = (self._folder / name).open("wb", _BUFFER_BYTES)
             for name in self._ends:
                 self._files[name].write(bytes(8))
         except OSError as cause:
+            self._stack.close()
             raise _refusal(cause) from cause
         return self
 
@@ -113,7 +106,7 @@ class StoreWriter:
                 file.close()
             except OSError:
                 continue  # a full disk refuses the buffer once more; the folder goes anyway
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._stack.close()
 
     def add(self, block: Block) -> None:
         """The next rows of the data."""
@@ -157,14 +150,14 @@ def find_store(key: str) -> Store | None:
         store = _read(folder)
         os.utime(folder)  # the last use
     except (OSError, ValueError, KeyError, TypeError):
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         return None
     return store
 
 
 def drop_store(key: str) -> None:
     """Forgets the store that was kept under `key`; whoever has it open may use it on."""
-    shutil.rmtree(cache_folder() / key, ignore_errors=True)
+    remove(cache_folder() / key)
 
 
 def _read(folder: Path) -> Store:
@@ -189,24 +182,7 @@ def _keep(folder: Path, place: Path) -> None:
         folder.rename(place)
     except OSError:
         return  # another process was faster, or the disk refuses: the store is used all the same, once
-    _make_room([place])
-
-
-def _make_room(kept: Iterable[Path]) -> None:
-    """Takes out the stores used least lately, until all of them are within MAX_CACHE_BYTES."""
-    found = []
-    for folder in cache_folder().iterdir():
-        try:
-            used = folder.stat().st_mtime
-            found.append((folder in kept, used, sum(file.stat().st_size for file in folder.iterdir()), folder))
-        except OSError:
-            continue  # it went meanwhile
-    left = sum(size for _, _, size, _ in found)
-    for is_kept, _, size, folder in sorted(found):
-        if left <= MAX_CACHE_BYTES or is_kept:
-            break
-        shutil.rmtree(folder, ignore_errors=True)
-        left -= size
+    make_room(place, MAX_CACHE_BYTES)
 
 
 def _refusal(cause: OSError) -> EngineError:

@@ -63,6 +63,23 @@ def stand_in(monkeypatch, home):
 
 
 @pytest.fixture
+def child_at():
+    """Finds the child that does a command. One that has ended and waits to be noticed does none."""
+
+    def words(child: psutil.Process) -> list[str]:
+        try:
+            return child.cmdline()
+        except psutil.NoSuchProcess:
+            return []
+
+    def find(command: str) -> psutil.Process:
+        (child,) = [child for child in psutil.Process().children() if command in words(child)]
+        return child
+
+    return find
+
+
+@pytest.fixture
 def make_window(qtbot, stand_in):
     """Opens windows. At the end a run under way is stopped first, so that closing has nothing to ask."""
 

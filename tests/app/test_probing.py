@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import psutil
 import pytest
 
 from app.states import State
@@ -44,13 +43,13 @@ def test_predicted_and_measured_stand_side_by_side(measured_window, measure):
     assert "measured" in memory.legend.accessibleName()
 
 
-def test_the_child_gets_the_settings_with_the_budget_in_sight(measured_window, qtbot):
+def test_the_child_gets_the_settings_with_the_budget_in_sight(measured_window, child_at, qtbot):
     window = measured_window("slow.jsonl")
     session = window.session
     assert session.config.memory_budget_gb == "auto"
     session.measure()
     qtbot.waitUntil(lambda: session.probing.stage is not None)
-    (child,) = [one for one in psutil.Process().children() if "probe" in one.cmdline()]
+    child = child_at("probe")
     handed = json.loads(Path(child.cmdline()[child.cmdline().index("--config") + 1]).read_text(encoding="utf-8"))
     # To within what a float of GB can hold.
     assert handed.pop("memory_budget_gb") * 1024**3 == pytest.approx(session.outlook.budget_bytes, abs=1)
@@ -60,7 +59,7 @@ def test_the_child_gets_the_settings_with_the_budget_in_sight(measured_window, q
     window.close()
 
 
-def test_while_it_runs_it_says_how_far_and_start_is_off(measured_window, qtbot):
+def test_while_it_runs_it_says_how_far_and_start_is_off(measured_window, child_at, qtbot):
     window = measured_window("slow.jsonl")
     memory = window.sidebar.memory
     memory.measure.click()
@@ -70,7 +69,7 @@ def test_while_it_runs_it_says_how_far_and_start_is_off(measured_window, qtbot):
     assert not memory.measure.isEnabled()
     assert not window.bar.start.isEnabled()
     assert "measured" in window.bar.start.toolTip()
-    (child,) = [one for one in psutil.Process().children() if "probe" in one.cmdline()]
+    child = child_at("probe")
     memory.measuring.stop.click()
     qtbot.waitUntil(lambda: not window.session.probing.busy)
     assert not child.is_running()
@@ -144,10 +143,10 @@ def test_what_does_not_fit_by_prediction_can_be_measured(measured_window):
     assert window.sidebar.memory.measure.isEnabled()
 
 
-def test_closing_the_window_ends_a_probe(measured_window, qtbot):
+def test_closing_the_window_ends_a_probe(measured_window, child_at, qtbot):
     window = measured_window("slow.jsonl")
     window.sidebar.memory.measure.click()
     qtbot.waitUntil(lambda: window.session.probing.stage is not None)
-    (child,) = [one for one in psutil.Process().children() if "probe" in one.cmdline()]
+    child = child_at("probe")
     assert window.close()
     assert not child.is_running()

@@ -125,3 +125,10 @@ def test_an_end_that_was_no_crash_leaves_none(home, end):
 def test_a_disk_that_refuses_a_trace_is_no_obstacle(home):
     places.log_file().parent.write_text("a file where the folder would be", encoding="utf-8")
     assert run("trace.close()\nprint('well')").stdout == "well\n"
+
+
+def test_the_packaged_programs_folder_is_told_as_its_own(monkeypatch):
+    inside = str(places.RESOURCES.parent)
+    monkeypatch.setattr(sys, "prefix", inside)
+    monkeypatch.setattr(sys, "base_prefix", inside)
+    assert report.impersonal(f"{inside}/mlx/lib/libmlx.dylib") == "[Tunesmith]/mlx/lib/libmlx.dylib"

@@ -110,7 +110,7 @@ def test_without_a_home_of_its_own_all_is_in_the_users_folders(tmp_path, monkeyp
     monkeypatch.setenv("HOME", str(user))
     code = """
 from app import places
-from engine.data.store import cache_folder
+from engine.data.cache import cache_folder
 from engine.runs import home_folder, runs_folder
 places.start_log().emit(__import__("logging").makeLogRecord({"msg": "ü", "levelname": "INFO"}))
 settings = places.settings(); settings.setValue("a", 1); settings.sync()

@@ -2,7 +2,6 @@
 
 import csv
 
-import psutil
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QContextMenuEvent, QMouseEvent
@@ -87,11 +86,10 @@ def test_a_killed_child_is_a_card_and_start_works_again(window, data, ready, qtb
     assert window.training_page.notices.shown[0].message.startswith("Done")
 
 
-def test_a_child_killed_from_outside(window, data, ready, qtbot):
+def test_a_child_killed_from_outside(window, data, ready, child_at, qtbot):
     start(window, data("slow.jsonl"), ready)
     qtbot.waitUntil(lambda: len(window.session.training.history["step"]) > 1)
-    (child,) = [found for found in psutil.Process().children() if "train" in found.cmdline()]
-    child.kill()
+    child_at("train").kill()
     qtbot.waitUntil(lambda: not window.session.training.phase.active, timeout=10_000)
     assert window.training_page.notices.shown[0].is_failure
     assert window.bar.start.isEnabled()

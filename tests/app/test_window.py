@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 from app import places
 from app.states import State
 from app.theme import DARK, LIGHT, colors, theme
+from app.widgets.notice import Notice
 from app.window import MainWindow
 
 
@@ -221,3 +222,19 @@ def test_a_mistake_of_ours_is_a_card_and_a_log_entry(window, qtbot, home):
 def _as_the_system():
     yield
     theme().prefer(Qt.ColorScheme.Unknown)
+
+
+def test_one_notices_details_stand_open_at_a_time(window, qtbot):
+    """In the lowest window three at once would leave the page below them no room."""
+    window.resize(window.minimumSize())
+    page = window.data_page
+    notices = [Notice("Cause.", "Cure.", details="line\n" * 30) for _ in range(3)]
+    for number, notice in enumerate(notices):
+        page.notices.show_notice(notice, f"subject {number}")
+    for notice in notices:
+        notice.details.head.click()
+        qtbot.waitUntil(notice.details.content.isVisible)
+        assert [one.details.content.isVisible() for one in notices].count(True) == 1
+    qtbot.waitUntil(lambda: page.notices.height() < 2 * page.height() / 3)
+    notices[-1].details.head.click()
+    assert not any(one.details.content.isVisible() for one in notices)

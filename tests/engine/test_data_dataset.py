@@ -23,6 +23,11 @@ from engine.data import (
 from engine.errors import EngineError
 
 
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+
+
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
@@ -159,6 +164,32 @@ def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path):
     path = write(tmp_path / "b.jsonl", [{"text": f"other {n}"} for n in range(20)])  # not one that is known already
     answers = iter([False] * 5 + [True])
     assert load_dataset(path, tokenizer, 99, stop=lambda: next(answers)).rows == 5
+
+
+def test_a_large_file_tells_how_far_it_is_and_asks_before_its_rows_are_read(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    row = json.dumps({"text": "a"}) + "\n"
+    path.write_text(row * 3 + " " * (9 * 1024**2) + "\n" + row)
+    size, told, answers = path.stat().st_size, [], iter([False, True])
+    known = load_dataset(path, tokenizer, 99, progress=lambda *at: told.append(at), stop=lambda: next(answers, True))
+    assert (known.rows, known.is_whole) == (0, False)
+    assert len(told) == 2
+    assert 0 < told[0][0] < told[1][0] < size == told[1][1]
+    told.clear()
+    assert load_dataset(path, tokenizer, 99, progress=lambda *at: told.append(at)).rows == 4
+    assert told == sorted(told)
+    assert told[-1] == (size, size)
+    told.clear()
+    assert load_dataset(path, tokenizer, 99, progress=lambda *at: told.append(at)).is_whole  # known by now
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(("most", "rows", "is_whole"), [(0, 0, False), (3, 3, False), (4, 4, True), (None, 4, True)])
+def test_no_more_rows_are_read_than_asked_for(tokenizer, tmp_path, most, rows, is_whole):
+    path = write(tmp_path / "a.jsonl", [{"text": f"{n} of {most}"} for n in range(4)])
+    dataset = load_dataset(path, tokenizer, 99, most_rows=most)
+    assert (dataset.rows, dataset.is_whole) == (rows, is_whole)
+    assert load_dataset(path, tokenizer, 99).rows == 4  # the part is not kept as the whole
 
 
 def test_any_corruption_is_a_problem_of_its_line(tmp_path):

@@ -12,10 +12,10 @@ from tokenizer_folders import chatml, llama2
 
 from engine.config import TrainConfig
 from engine.data import Comparison, Conversation, Problem, Row, examine, load_rows, load_tokenizer, report
+from engine.data.cache import cache_folder
 from engine.data.conversation import fingerprint
 from engine.data.fixes import CURES, apply
 from engine.data.personal import personal_data
-from engine.data.store import cache_folder
 from engine.errors import EngineError
 
 # The same examples in every run: a failure anywhere is one that can be seen again.

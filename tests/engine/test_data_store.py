@@ -3,6 +3,7 @@ import itertools
 import json
 import os
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -282,6 +283,18 @@ def test_what_changes_tokens_is_another_store(tokenizers, tmp_path, change):
     assert len(list(cache_folder().iterdir())) == 3
 
 
+def test_two_builds_of_the_packaged_program_share_no_tokens(tokenizers, tmp_path, monkeypatch):
+    path = write(tmp_path / "a.jsonl", [{"prompt": "Name a tree.", "completion": "Oak."}])
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    for build in ("one", "another", "one"):
+        program = tmp_path / build / "Tunesmith"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"the code of {build} build")
+        monkeypatch.setattr(sys, "executable", str(program))
+        load_dataset(path, tokenizers["smollm2"], 50)
+    assert len(list(cache_folder().iterdir())) == 2
+
+
 @pytest.mark.parametrize("damage", ["cut", "gone", "meta", "folder"])
 def test_a_damaged_store_is_made_anew(tokenizers, tmp_path, damage):
     path = write(tmp_path / "a.jsonl", [{"prompt": "Name a tree.", "completion": f"Oak {n}."} for n in range(9)])
@@ -465,10 +478,23 @@ def test_a_search_goes_on_from_the_first_row_and_says_so(tokenizers, tmp_path, r
 def test_a_file_that_changes_while_it_is_shown_is_said(tokenizers, tmp_path, monkeypatch):
     path = write(tmp_path / "a.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "c"}])
     dataset = load_dataset(path, tokenizers["smollm2"], 40)
-    monkeypatch.setattr(importlib.import_module("engine.data.preview"), "load_dataset", lambda *_: dataset)
+    monkeypatch.setattr(importlib.import_module("engine.data.preview"), "load_dataset", lambda *_, **__: dataset)
     write(path, [{"prompt": "a", "completion": "b"}])
     with pytest.raises(EngineError, match="changed while"):
         preview_rows(path, tokenizers["smollm2"], 40, 2, 1)
+
+
+@pytest.mark.parametrize("jump", ["", "longest"])
+def test_a_search_looks_into_each_text_by_itself(tokenizers, tmp_path, jump):
+    path = write(tmp_path / "a.jsonl", [{"text": text} for text in ("first", ">> second", "third >>")])
+
+    def found(row, text):
+        page = preview_rows(path, tokenizers["smollm2"], 40, row, 1, find=text, jump=jump)
+        return [shown["line"] for shown in page["rows"]]
+
+    assert found(1, "<|im_end|>>>") == []  # the end of a text, and the next one's beginning
+    assert {line for row in (1, 2, 3) for line in found(row, ">>")} == {2, 3}
+    assert found(1, ">> SECOND") == [2]
 
 
 def test_a_pair_keeps_both_sides(tokenizers):

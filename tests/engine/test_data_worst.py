@@ -13,8 +13,8 @@ from tokenizer_folders import chatml
 
 from engine.config import TrainConfig
 from engine.data import load_rows, load_tokenizer, preview_rows, report
+from engine.data.cache import cache_folder
 from engine.data.fixes import CURES, apply
-from engine.data.store import cache_folder
 from engine.errors import EngineError
 
 GOOD = '{"prompt": "a", "completion": "b"}\n'

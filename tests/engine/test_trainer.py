@@ -117,6 +117,23 @@ def test_a_killed_child_is_a_sentence(config):
     assert "Traceback" not in last.message + last.hint
 
 
+@pytest.mark.parametrize(
+    ("said", "kind", "sentence"),
+    [
+        ("Command buffer execution failed: Impacting Interactivity (0000000e)", "died", "kept the display waiting"),
+        ("Command buffer execution failed: Insufficient Memory (00000008)", "memory", "needed more memory"),
+        ("", "died", "ended unexpectedly by signal SIGABRT"),
+    ],
+)
+def test_what_metal_says_last_is_told_in_a_sentence(tmp_path, said, kind, sentence):
+    code = f"import os, sys; print({said!r}, file=sys.stderr, flush=True); os.abort()"
+    with (tmp_path / "stderr").open("w+b") as errors:
+        (last,) = isolated._events([sys.executable, "-c", code], errors, lambda: False)
+    assert last.kind == kind
+    assert sentence in last.message
+    assert last.hint
+
+
 def test_closing_the_iterator_ends_the_child(config):
     events = isolated.train(config.updated({"steps": 10_000}))
     next(events)

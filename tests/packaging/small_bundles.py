@@ -24,6 +24,8 @@ def mac_app(root: Path) -> Path:
     write(contents / "Frameworks" / "mlx" / "lib" / "mlx.metallib")
     (contents / "Frameworks" / "libmlx.dylib").symlink_to("mlx/lib/libmlx.dylib")
     (contents / "Frameworks" / "mlx.metallib").symlink_to("mlx/lib/mlx.metallib")
+    for plugin in ("platforms/libqcocoa.dylib", "iconengines/libqsvgicon.dylib"):
+        write(contents / "Frameworks" / "PySide6" / "Qt" / "plugins" / plugin, macho())
     own_resources(contents / "Resources" / "resources")
     (contents / "Frameworks" / "resources").symlink_to("../Resources/resources")
     return app
@@ -33,6 +35,8 @@ def linux_folder(root: Path) -> Path:
     """A frozen folder as PyInstaller lays it out."""
     folder = root / "Tunesmith"
     write(folder / "Tunesmith")
+    for plugin in ("platforms/libqxcb.so", "iconengines/libqsvgicon.so"):
+        write(folder / "_internal" / "PySide6" / "Qt" / "plugins" / plugin)
     own_resources(folder / "_internal" / "resources")
     return folder
 
@@ -42,7 +46,7 @@ def own_resources(resources: Path) -> None:
         write(resources / name)
     write(resources / "texts" / "window.qss")
     index = []
-    for name in ("Python", "Qt", "SmolLM2-135M-Instruct", "mlx", "mlx-cpu", "mlx-metal", "numpy"):
+    for name in ("Python", "Qt", "SmolLM2-135M-Instruct", "PySide6-Essentials", "mlx", "mlx-cpu", "mlx-metal", "numpy"):
         write(resources / "licences" / name / "LICENSE", "Do as you like.")
         index.append({"name": name, "version": "1", "licence": "MIT", "files": [f"{name}/LICENSE"]})
     write(resources / "licences" / "index.json", json.dumps(index))

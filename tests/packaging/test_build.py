@@ -16,7 +16,7 @@ import pytest
 from commands import run
 from dmg import make_image, mounted
 from info_plist import info_plist
-from signing import ENTITLEMENTS, inside_out, notarize, sign_app
+from signing import ENTITLEMENTS, inside_out, notarize, sign_app, staple
 from small_bundles import mac_app
 from tiny_machos import macho, write
 
@@ -148,8 +148,10 @@ def test_signing_goes_from_the_inside_out(tmp_path):
     (versions / "Current").symlink_to("A")
     write(app / "Contents" / "Resources" / "some.class", bytes.fromhex("cafebabe00000041"))
     # Each file once, under its own name; the program and the framework's library get theirs with what holds them.
+    plugins = frameworks / "PySide6" / "Qt" / "plugins"
+    qts = [plugins / "iconengines" / "libqsvgicon.dylib", plugins / "platforms" / "libqcocoa.dylib"]
     assert inside_out(app) == [
-        [frameworks / "mlx" / "lib" / "libmlx.dylib", frameworks / "libother.dylib"],
+        [*qts, frameworks / "mlx" / "lib" / "libmlx.dylib", frameworks / "libother.dylib"],
         [versions.parent],
         [app],
     ]
@@ -161,6 +163,8 @@ def test_signing_goes_from_the_inside_out(tmp_path):
 
 def test_no_exception_from_the_hardened_runtime():
     assert plistlib.loads(ENTITLEMENTS.read_bytes()) == {}
+    # codesign's own parser refuses what others take: plain keys alone are safe.
+    assert b"<!--" not in ENTITLEMENTS.read_bytes()
 
 
 def test_apple_says_no():
@@ -176,11 +180,45 @@ def test_apple_says_yes():
     assert len(record.commands) == 1
 
 
+@pytest.mark.parametrize("refusals", [0, 2, 4])
+def test_an_approval_that_is_late_is_waited_for(refusals):
+    commands, waits = [], []
+
+    def late(*argv, env=None):
+        commands.append(argv[2])
+        if len(commands) <= refusals:
+            raise EngineError("xcrun stapler staple … failed with status 65.", "What it says above tells why.")
+
+    staple(late, Path("Tunesmith.app"), waits.append)
+    assert commands == ["staple"] * (refusals + 1) + ["validate"]
+    assert len(waits) == refusals
+
+
+def test_an_approval_that_never_comes_fails_the_build():
+    def never(*argv, env=None):
+        raise EngineError("xcrun stapler staple … failed with status 65.", "What it says above tells why.")
+
+    waits = []
+    with pytest.raises(EngineError, match="status 65"):
+        staple(never, Path("Tunesmith.app"), waits.append)
+    assert 60 < sum(waits) < 600
+
+
 def test_the_image_is_let_go_also_when_its_test_fails(tmp_path):
     record = Record()
     with pytest.raises(EngineError, match="no window"), mounted(record, Path("Tunesmith.dmg"), tmp_path) as volume:
         raise EngineError("There was no window.", "Look.")
-    assert record.commands[-1] == ["hdiutil", "detach", str(volume)]
+    assert record.commands[-1] == ["hdiutil", "detach", "-force", str(volume)]
+
+
+def test_an_image_that_something_still_reads_fails_no_build(tmp_path, capsys):
+    def busy(*argv, env=None):
+        if "detach" in argv:
+            raise EngineError("hdiutil detach -force … failed with status 16.", "What it says above tells why.")
+
+    with mounted(busy, Path("Tunesmith.dmg"), tmp_path) as volume:
+        pass
+    assert f"stays mounted at {volume}. hdiutil detach" in capsys.readouterr().out
 
 
 @pytest.fixture

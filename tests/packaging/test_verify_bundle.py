@@ -135,6 +135,11 @@ def _index(change):
             "resources/models/SmolLM2-135M-Instruct.Q4_1.gguf is missing.",
         ),
         (
+            lambda contents: next(contents.glob("Frameworks/**/libqcocoa.dylib")).unlink(),
+            "complete",
+            "PySide6/Qt/plugins/platforms/libqcocoa.dylib is missing.",
+        ),
+        (
             lambda contents: (contents / "Resources" / "tunesmith.icns").unlink(),
             "Info.plist",
             "Info.plist's CFBundleIconFile, tunesmith.icns, is not in Contents/Resources.",
@@ -223,6 +228,16 @@ def test_a_library_left_out_on_linux(tmp_path):
         found["libraries"]
     )
     shutil.copytree(source.parent / "numpy.libs", folder / "_internal" / "numpy.libs")
+    assert problems(folder) == {}
+
+
+def test_a_systems_library_has_a_licence(tmp_path):
+    folder = linux_folder(tmp_path)
+    write(folder / "_internal" / "libnew.so.1")
+    assert problems(folder) == {"licences": ["libnew.so.1 is inside without a licence."]}
+    index = folder / "_internal" / "resources" / "licences" / "index.json"
+    first, *others = json.loads(index.read_text())
+    index.write_text(json.dumps([{**first, "libraries": ["libnew.so.1"]}, *others]))
     assert problems(folder) == {}
 
 
