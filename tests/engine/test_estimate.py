@@ -59,11 +59,11 @@ def test_every_phase_is_predicted_as_it_is_measured(plan, rows, length, limits, 
 
 
 @pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
-@pytest.mark.parametrize("plan", ["all kept", "pieces"])
+@pytest.mark.parametrize("plan", ["all kept", pytest.param("pieces", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_every_setting_of_the_adapter_is_in_the_prediction(settings, plan, limits, tmp_path):
-    # Without what an adapter saves, these were up to a third too low with all activations kept.
-    _hold_to_the_prediction(SETTINGS[settings], PLANS[plan], 700, tmp_path, apart=0.3, peak_apart=0.05)
+    # Without what an adapter saves, dropout and DoRA were a quarter to a third too low with all activations kept.
+    _hold_to_the_prediction(SETTINGS[settings], PLANS[plan], 700, tmp_path, apart=0.3, peak_apart=0.1)
 
 
 def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_apart):
