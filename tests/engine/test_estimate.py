@@ -52,7 +52,7 @@ SETTINGS = {
 
 
 @pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
-@pytest.mark.parametrize(("rows", "length"), [(1, 700), (4, 200)])
+@pytest.mark.parametrize(("rows", "length"), [(1, 700), pytest.param(4, 200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("plan", PLANS)
 def test_every_phase_is_predicted_as_it_is_measured(plan, rows, length, limits, tmp_path):
     _hold_to_the_prediction({"batch_size": rows}, PLANS[plan], length, tmp_path, apart=0.2, peak_apart=0.1)
