@@ -21,6 +21,7 @@ _SPEAKERS = {
     "function_response": "tool",
 }
 _CALL = "function_call"
+_CHAT, _ANSWER = {"messages": "messages"}, {"prompt": "prompt", "completion": "completion"}
 _OF_A_PAIR = ("prompt", "chosen", "rejected")
 
 
@@ -30,6 +31,8 @@ def canonical(row: Row, columns: Columns) -> Row | Problem:
     Names of fields and of who speaks are translated, parts of a content are joined, and what belongs to a prompt
     is put before it. Of two answers the winner is the chosen one. A part that is no text is a Problem.
     """
+    if _is_ours(row.value, columns):
+        return row
     fields: dict[str, Any] | Problem = {field: row.value[name] for field, name in columns.items() if name in row.value}
     if not fields:
         return row
@@ -52,6 +55,17 @@ def canonical(row: Row, columns: Columns) -> Row | Problem:
     is_ours = all(field == name for field, name in columns.items())
     is_same = is_ours and all(row.value.get(name) is part for name, part in value.items())
     return row if is_same else replace(row, value=value)
+
+
+def _is_ours(value: Mapping[str, Any], columns: Columns) -> bool:
+    """Whether there is nothing to translate for sure, as in most rows: found at a fifth of the cost."""
+    if columns == _CHAT:
+        turns = value.get("messages")
+        return type(turns) is list and all(type(turn) is dict and _is_plain(turn) for turn in turns)
+    if columns == _ANSWER:
+        texts = value.get("prompt"), value.get("completion")
+        return all(_is_text(text) and not _looks_like_turns(text) for text in texts)
+    return False
 
 
 class _PartError(Exception):
