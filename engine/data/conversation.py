@@ -77,5 +77,7 @@ def fingerprint(row: Conversation | Comparison) -> bytes:
         parts += (str(side.context), side.tools, side.text)
         for role, content, calls, _ in side.messages:
             parts += (role, content, calls)
-    lengths = ",".join(map(str, map(len, parts)))  # or texts could be cut up in two ways
-    return hashlib.blake2b("\0".join([lengths, *parts]).encode(), digest_size=16).digest()
+    said = "\0".join(parts)
+    if said.count("\0") >= len(parts):  # it could be cut up in two ways
+        said = "\0".join([",".join(map(str, map(len, parts))), said])
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
