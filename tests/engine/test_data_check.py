@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 
-from engine.data import Message, Problem, Row, examine
+from engine.data import Problem, Row, examine
 from engine.data.conversation import Conversation, Message, fingerprint
 from engine.data.personal import personal_data
 from engine.data.problems import TOLD, ProblemList, error, in_file, line_ranges, lines_in_words, note, warning
