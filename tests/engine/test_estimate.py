@@ -11,7 +11,7 @@ from engine import estimate
 from engine.adapter_size import adapter_parameters
 from engine.architecture import architecture, architecture_of
 from engine.backend import mx, on_cpu
-from engine.config import GB, TrainConfig
+from engine.config import TrainConfig
 from engine.data import Example
 from engine.memory import hold_to
 from engine.models.adapter import add_adapter
@@ -29,15 +29,6 @@ PLANS = {
     "lean pieces": Variant(3, 0, TILE, False),
     "pieces below kept layers": Variant(1, 3, TILE, True),
 }
-
-
-@pytest.fixture
-def limits():
-    """MLX's limits as they were, once the test is over."""
-    before = mx.set_memory_limit(GB), mx.set_cache_limit(0)
-    yield
-    mx.set_memory_limit(before[0])
-    mx.set_cache_limit(before[1])
 
 
 SETTINGS = {
