@@ -92,7 +92,7 @@ def _limits(
     wanted: Sequence[int | str] = sizes or ("auto", config.segment_size)
     chosen = [config.updated({"segment_size": size}) for size in wanted]
     budget = budget_bytes(config, machine())
-    plans = [estimate.plan_of_size(shape, one, longest, budget, correction) for one in chosen]
+    plans = [estimate.plan_of_size(estimate.Case(shape, one, longest, budget, correction)) for one in chosen]
     plans.sort(key=lambda plan: plan.peak_bytes)
     return {plan.variant: min(plan.limit_bytes, budget) for plan in plans}
 

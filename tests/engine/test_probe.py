@@ -29,8 +29,7 @@ MB = 1024**2
 
 
 @pytest.fixture
-def settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+def settings(tmp_path):
     return {
         "model": str(write_llama(tmp_path / "model", layers=3)),
         "data": str(write_same(tmp_path / "same.jsonl")),
