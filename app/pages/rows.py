@@ -138,7 +138,7 @@ class RowsView(QWidget):
             return
         self.close_call()
         arguments = ["--row", str(start or self._first), "--count", str(_PAGE), "--json"]
-        arguments += ["--find", find] if find else []
+        arguments += [f"--find={find}"] if find else []  # alone, a text like "--- a" would be taken for a flag
         arguments += ["--jump", self._order] if self._order and not find else []
         self._call = Call(self, "preview", *self.asked, *arguments)
         self._call.answered.connect(lambda answer: self._show(answer, find))

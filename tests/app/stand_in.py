@@ -30,7 +30,13 @@ def say(**message):
 
 
 def option(arguments, name, default=""):
-    return arguments[arguments.index(name) + 1] if name in arguments else default
+    """A flag's value, as argparse takes it: one that begins with a dash must stand behind "="."""
+    if name in arguments:
+        value = arguments[arguments.index(name) + 1]
+        if value.startswith("-"):
+            sys.exit(f"expected one argument after {name}")
+        return value
+    return next((one.partition("=")[2] for one in arguments if one.startswith(f"{name}=")), default)
 
 
 def fail(message, hint):
@@ -297,7 +303,7 @@ def talk(arguments):
             continue
         if message["prompt"] == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        tuned = message["adapter"] and "--adapter" in arguments
+        tuned = message["adapter"] and option(arguments, "--adapter")
         text = '{"name": "Clara", "guests": 3, "day": "Saturday", "time": "18:30"}' if tuned else "I am a model."
         for word in text.split(" "):
             say(text=word if word == text.split(" ")[0] else " " + word)

@@ -119,11 +119,12 @@ def test_a_search_goes_on_from_the_first_row_after_the_last_and_says_so(rows, qt
     assert rows.none.isHidden()
 
 
-def test_a_search_that_finds_nothing_says_so_and_leaves_the_rows(rows, qtbot):
-    rows.finding.text.setText("a word that is not there")
+@pytest.mark.parametrize("text", ["a word that is not there", "---", "-x", "--json"])
+def test_a_search_that_finds_nothing_says_so_and_leaves_the_rows(rows, qtbot, text):
+    rows.finding.text.setText(text)
     rows.finding.text.returnPressed.emit()
     qtbot.waitUntil(rows.none.isVisible, timeout=10_000)
-    assert "a word that is not there" in rows.none.text()
+    assert text in rows.none.text()
     assert numbers(rows) == list(range(1, 9))
 
 
