@@ -196,4 +196,5 @@ class DataPage(Page):
         check = self._session.check.result
         if span and check and self.subjects.currentWidget() is self.lengths:
             span = words.plural(check.rows, "row")
-        self.side.setText(span or (self._session.dataset().reason if self._session.config.data else ""))
+        silent = not self._session.config.data or self._session.check.failure  # there is a card that says it
+        self.side.setText(span or ("" if silent else self._session.dataset().reason))

@@ -94,7 +94,9 @@ class Notices(QWidget):
         if self._told.get(subject) is failure:
             return
         details = failure.details if isinstance(failure, Failed) else ""
-        self.show_notice(Notice(failure.message, failure.hint, details=details, action=action), subject)
+        # What a person stopped is no fault.
+        state = State.NEEDS_YOU if failure.kind == "stopped" else State.WRONG
+        self.show_notice(Notice(failure.message, failure.hint, details=details, state=state, action=action), subject)
         self._told[subject] = failure
 
     def show_notice(self, notice: Notice, subject: str) -> None:
