@@ -48,7 +48,7 @@ class Chart(Card):
         self.title = title
         self.setAccessibleName(title)
         self.value = label(size=17 if compact else 28, bold=True)
-        self.note = label(size=11, secondary=True)
+        self.note = label(size=11, secondary=True, wrap=True)
         self.note.hide()
         self.legend = Legend()
         self.plot = pg.PlotWidget(enableMenu=False)  # we have one of our own

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractSlider,
     QComboBox,
+    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QScrollBar,
@@ -20,6 +21,7 @@ from PySide6.QtWidgets import (
 from app import places
 from app.states import State
 from app.theme import DARK, LIGHT, colors, theme
+from app.widgets.legend import Legend
 from app.widgets.notice import Notice
 from app.window import MainWindow
 
@@ -125,6 +127,17 @@ def test_text_has_contrast(scheme):
     assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
 
 
+@pytest.mark.parametrize("scheme", [Qt.ColorScheme.Light, Qt.ColorScheme.Dark])
+@pytest.mark.parametrize("color", ["trained", "well"])
+def test_a_pale_mark_has_an_outline_that_is_seen(qtbot, scheme, color):
+    theme().prefer(scheme)
+    legend = Legend([("learned", color, "square")])
+    qtbot.addWidget(legend)
+    picture = legend.grab().toImage()
+    across = {picture.pixelColor(x, picture.height() // 2).name().upper() for x in range(10)}
+    assert across == {colors().secondary, getattr(colors(), color)}
+
+
 def test_keys_go_to_panels_and_pages(window, qtbot):
     window.activateWindow()
     for index, panel in enumerate(window.sidebar.panels):
@@ -222,6 +235,28 @@ def test_a_mistake_of_ours_is_a_card_and_a_log_entry(window, qtbot, home):
 def _as_the_system():
     yield
     theme().prefer(Qt.ColorScheme.Unknown)
+
+
+def test_no_text_is_cut_in_the_smallest_window(window, ready, qtbot):
+    def is_cut(text):
+        too_wide = text.sizeHint().width() > text.width() and not text.wordWrap()
+        return too_wide or text.heightForWidth(text.width()) > text.height()
+
+    def none_is_cut():
+        texts = [one for one in window.findChildren(QLabel) if one.isVisible() and one.text()]
+        assert [one.text() for one in texts if is_cut(one)] == []
+
+    window.resize(window.minimumSize())
+    qtbot.waitUntil(none_is_cut)
+    window.try_sample()
+    ready(window)
+    qtbot.waitUntil(lambda: len(window.data_page.rows.views) > 0)
+    qtbot.waitUntil(none_is_cut)
+    window.data_page.tabs.tab(1).click()
+    qtbot.waitUntil(none_is_cut)
+    for page in (1, 2):
+        window.show_page(page)
+        qtbot.waitUntil(none_is_cut)
 
 
 def test_one_notices_details_stand_open_at_a_time(window, qtbot):
