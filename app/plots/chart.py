@@ -61,6 +61,7 @@ class Chart(Card):
         self.table.setFont(font(11))
         self.table.verticalHeader().hide()
         self.table.setShowGrid(False)
+        self.table.setTabKeyNavigation(False)  # Tab leaves it again; the arrow keys go from cell to cell
         self.table.horizontalHeader().setFont(font(11))
         self.table.horizontalHeader().setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
         self.table.verticalHeader().setDefaultSectionSize(22)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent, QGuiApplication, QImage
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractSlider,
@@ -151,6 +152,57 @@ def test_keys_go_to_panels_and_pages(window, qtbot):
     assert keys["Start"] == "Ctrl+R"
     assert keys["Stop"] == "Ctrl+."
     assert keys["Open Data…"] == "Ctrl+O"
+
+
+def stops(window):
+    """The names of all that Tab stops at, once round, from the button that opens data on."""
+    first, found = window.sidebar.dataset.open, []
+    first.setFocus()
+    while window.focusWidget() not in found:
+        found.append(window.focusWidget())
+        QTest.keyClick(found[-1], Qt.Key.Key_Tab)
+    assert window.focusWidget() is first
+    QTest.keyClick(first, Qt.Key.Key_Tab, Qt.KeyboardModifier.ShiftModifier)
+    assert window.focusWidget() is found[-1]
+    return [one.accessibleName() for one in found]
+
+
+def test_tab_goes_as_a_person_reads(window, ready, qtbot):
+    window.activateWindow()
+    window.try_sample()
+    ready(window)
+    qtbot.waitUntil(lambda: [view.isVisible() for view in window.data_page.rows.views] == 8 * [True])
+    window.data_page.columns.ask.click()
+    qtbot.waitUntil(window.data_page.columns.boxes["prompt"].isVisible)
+    names = stops(window)
+    assert "" not in names
+    rows = [f"Row {number}" for number in range(1, 9)]
+    found = [name.partition(":")[0] for name in names]
+    order = ["Open another file…", "Model", "Rows", "Find next", "Columns…", "Answer", "Read it so", *rows, "Start"]
+    assert [name for name in found if name in order] == order
+    shown = [one for one in window.findChildren(QComboBox) if one.isVisible() and one.isEnabled()]
+    assert {one.accessibleName() for one in shown} <= set(found)  # none is left out
+
+
+def test_tab_comes_to_a_card_before_it_leaves_the_page(window, data, qtbot):
+    window.activateWindow()
+    window.open_data(data("broken.jsonl"))
+    qtbot.waitUntil(lambda: bool(window.data_page.notices.shown), timeout=10_000)
+    names = stops(window)
+    assert names.index("Rows") < names.index("Check again") < names.index("Data")
+
+
+def test_tab_leaves_a_charts_table(window, ready, qtbot):
+    window.activateWindow()
+    window.try_sample()
+    ready(window)
+    window.data_page.tabs.tab(1).click()
+    chart = window.data_page.lengths.chart
+    chart.table_button.click()
+    qtbot.waitUntil(chart.table.isVisible)
+    chart.table.setFocus()
+    QTest.keyClick(chart.table, Qt.Key.Key_Tab)
+    assert window.focusWidget() is window.data_page.lengths.field.editor.line
 
 
 def test_tabs_go_by_arrow_keys(window, qtbot):
