@@ -48,6 +48,7 @@ class DatasetPanel(Panel):
         self.name.setText(words.shortened(Path(path).name, 34) if path else "No data yet")
         self.name.setToolTip(path)
         self.open.setText("Open another file…" if path else "Open a file…")
+        self.open.setAccessibleName(self.open.text())
         self.figures.setText(self._figures())
         check = self.session.check.result
         self.split.setText(check.split_text if check and check.usable else "")
