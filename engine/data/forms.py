@@ -18,6 +18,7 @@ from engine.data.conversation import Conversation
 from engine.data.cuts import SPACE_SIGN
 from engine.data.pieces import NEAR, PieceEncoder
 from engine.data.slots import Layout, plain_layout
+from engine.data.spaced import Spaced
 from engine.data.specials import names_pattern
 from engine.data.template import ChatTemplate
 
@@ -52,14 +53,12 @@ class _Stretch(NamedTuple):
 
     The first part is a literal, "" if need be; `apart` is how the stretch is planned where it is a text of its own,
     None if it never is. A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
-    `alone` is the message of the only content where nothing but the first part stands beside it, else -1.
     """
 
     parts: tuple[str | int, ...]
     token: bytes
     seam: int
     apart: _Planned | None
-    alone: int
 
 
 class _Plan(NamedTuple):
@@ -67,15 +66,16 @@ class _Plan(NamedTuple):
 
     text: str
     parts: list[str]
-    stretches: list[_Planned | bytes]
+    stretches: list[_Planned | bytes] | Spaced
 
 
 @dataclass(frozen=True)
 class _Form:
-    """Rows of one sequence of roles."""
+    """Rows of one sequence of roles; `spaced` where every content can be a text of its own."""
 
     layout: Layout
     stretches: tuple[_Stretch | bytes, ...]
+    spaced: Spaced | None
 
 
 class FormEncoder:
@@ -119,9 +119,12 @@ class FormEncoder:
         form = self._form(roles, row.context)
         if form is None or not form.layout.fits(contents, held_of(form.layout.absent)):
             return None
+        text = form.layout.text(contents)
+        if form.spaced and (spaced := form.spaced.parts(contents, self._is_cut)) is not None:
+            return _Plan(text, spaced, form.spaced)
         parts: list[str] = []
         stretches = [one if isinstance(one, bytes) else self._planned(one, contents, parts) for one in form.stretches]
-        return _Plan(form.layout.text(contents), parts, stretches)
+        return _Plan(text, parts, stretches)
 
     def _text_plan(self, text: str) -> _Plan | None:
         """A plain text is trained whole, with the end-of-text token behind it."""
@@ -132,6 +135,9 @@ class FormEncoder:
 
     def _side(self, plan: _Plan, parts: Sequence[bytes | None]) -> Side | None:
         """The row's tokens from those of its parts; None where a part names a special token."""
+        if isinstance(plan.stretches, Spaced):
+            whole = [part for part in parts if part is not None]
+            return Side(*plan.stretches.joined(whole), plan.text) if len(whole) == len(parts) else None
         pieces: list[bytes] = []
         ranges: list[tuple[int, int]] = []
         size = 0
@@ -188,7 +194,7 @@ class FormEncoder:
                 merged[-1] = last + stretch
             else:
                 merged.append(stretch)
-        return _Form(replace(layout, absent=layout.absent | _REASONING), tuple(merged))
+        return _Form(replace(layout, absent=layout.absent | _REASONING), tuple(merged), _spaced(merged))
 
     def _cut(self, layout: Layout) -> list[tuple[list[str | int], str]]:
         """The layout's parts between added tokens, each with the name of the token after it."""
@@ -220,14 +226,10 @@ class FormEncoder:
             return None if head is None else head + token  # None for a special token of whitespace
         seam = seams[0] if seams else -1
         apart = None if head is None or seam > 1 else _Planned(head, None, token, is_trained=seam == 1)
-        alone = rest[0] if len(rest) == 1 and isinstance(rest[0], int) else -1
-        return _Stretch((literal, *rest), token, seam, apart, alone)
+        return _Stretch((literal, *rest), token, seam, apart)
 
     def _planned(self, stretch: _Stretch, contents: Sequence[str], parts: list[str]) -> _Planned:
         """The stretch of a row; its texts come to `parts`."""
-        if stretch.apart and stretch.alone >= 0 and self._is_cut(str(stretch.parts[0]), contents[stretch.alone]):
-            parts.append(contents[stretch.alone])
-            return stretch.apart
         texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
         literal, rest = texts[0], "".join(texts[1:])
         if stretch.apart and self._is_cut(literal, rest):
@@ -245,9 +247,28 @@ class FormEncoder:
 
     def _is_cut(self, literal: str, text: str) -> bool:
         """Whether the text after a literal is a text of its own for sure."""
-        known = literal, text[:NEAR]
-        if known not in self._cuts:
+        seam = literal, text[:NEAR]
+        known = self._cuts.get(seam)
+        if known is None:
             if len(self._cuts) >= _MAX_CUTS:
                 self._cuts.clear()
-            self._cuts[known] = not literal or self._pieces.is_cut(literal, text)
-        return self._cuts[known]
+            known = self._cuts[seam] = not literal or self._pieces.is_cut(literal, text)
+        return known
+
+
+def _spaced(stretches: Sequence[_Stretch | bytes]) -> Spaced | None:
+    """What all rows of these stretches have in common where their contents are texts of their own; None else."""
+    order, literals, between, trained = list[int](), list[str](), [b""], list[int | None]()
+    for stretch in stretches:
+        if isinstance(stretch, bytes):
+            between[-1] += stretch
+            continue
+        literal, *rest = stretch.parts
+        if stretch.apart is None or len(rest) != 1 or not isinstance(rest[0], int):
+            return None
+        order.append(rest[0])
+        literals.append(str(literal))
+        between[-1] += stretch.apart.head
+        trained.append(len(stretch.token) if stretch.apart.is_trained else None)
+        between.append(stretch.token)
+    return Spaced(tuple(order), tuple(literals), tuple(between), tuple(trained))

@@ -49,15 +49,16 @@ class PieceEncoder:
         whole = b"".join(data)
         places = self._places(whole, ends)
         words, order = _different(whole, places)
-        known, long = self._numbers(words)
-        numbers = known[order]
-        ids, ends_of_words = self._words.tokens(numbers)
+        numbers, long = self._numbers(words)
+        ids, ends_of_words = self._words.tokens(numbers, order)
         self._words.forget(long)
         first_words = np.searchsorted(places, ends)
         bounds = (4 * ends_of_words[first_words]).tolist()
         found: list[bytes | None] = [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
-        for text in np.searchsorted(first_words, np.flatnonzero(numbers == _SPECIAL), side="right") - 1:
-            found[text] = None
+        if (numbers == _SPECIAL).any():
+            special = np.flatnonzero(numbers.take(order) == _SPECIAL)
+            for text in np.searchsorted(first_words, special, side="right") - 1:
+                found[text] = None
         return found
 
     def encode_seam(self, text: str, place: int) -> tuple[bytes, int] | None:
@@ -175,12 +176,18 @@ class _Words:
         self._ends = self._ends[: kept + 1]
         self._ids = self._ids[: self._ends[-1]]
 
-    def tokens(self, numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """The tokens of words by their numbers, as bytes, and 0 and how many there are up to each word's end."""
+    def tokens(
+        self, numbers: npt.NDArray[np.int64], order: npt.NDArray[np.integer[Any]]
+    ) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """The tokens of words as bytes, and 0 and how many there are up to each word's end.
+
+        `order` says for each word which of `numbers` it has: of different words there are few.
+        """
         begins = self._ends[numbers]
-        sizes = self._ends[numbers + 1] - begins
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.repeat((begins - ends[:-1]).astype(np.int32), sizes)
+        sizes = (self._ends[numbers + 1] - begins).astype(np.int32).take(order)
+        ends = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(sizes, out=ends[1:])
+        places = np.repeat((begins.take(order) - ends[:-1]).astype(np.int32), sizes)
         places += np.arange(len(places), dtype=np.int32)
         return self._ids.take(places).tobytes(), ends
 

@@ -110,8 +110,7 @@ def as_row(line: int, text: str, value: Any) -> Row | Problem:
             f"Line {line} is {_JSON_NAMES[type(value)]}, not an object with named fields.",
             'Write the row as an object, for example {"prompt": "...", "completion": "..."}.',
         )
-    # Far faster than to look at each name, and never wrong where it says no: a text may hold the signs as well.
-    if text.count('":') + text.count('" :') > _names(value) and (twice := _repeated_name(text)) is not None:
+    if _may_repeat_a_name(text, value) and (twice := _repeated_name(text)) is not None:
         return error(
             line,
             "repeated_field",
@@ -121,13 +120,23 @@ def as_row(line: int, text: str, value: Any) -> Row | Problem:
     return Row(line, value)
 
 
-def _names(value: dict[str, Any]) -> int:
-    """The fields of a row and of its messages; of what is nested deeper none, which costs a closer look."""
-    count = len(value)
+def _may_repeat_a_name(text: str, value: dict[str, Any]) -> bool:
+    """False where no object of a JSON text has a name twice, for sure: all quotation marks are those of what was read.
+
+    Names and texts have two each. True where that can't be counted fast, as in objects deeper than a message.
+    """
+    expected = 2 * (len(value) + _texts(value))
     for part in value.values():
         if type(part) is list:
-            count += sum([len(one) for one in part if type(one) is dict])
-    return count
+            expected += 2 * sum([len(one) + _texts(one) for one in part if type(one) is dict])
+    marks = text.count('"')
+    if marks != expected and "\\\\" not in text:
+        marks -= text.count('\\"')  # in texts
+    return marks != expected
+
+
+def _texts(value: dict[str, Any]) -> int:
+    return sum([type(part) is str for part in value.values()])
 
 
 def _repeated_name(text: str) -> str | None:

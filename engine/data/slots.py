@@ -47,9 +47,10 @@ class Layout:
 
     def text(self, contents: Sequence[str]) -> str:
         """The text of a conversation with these contents."""
-        return self.literals[0] + "".join(
-            [contents[number] + after for number, after in zip(self.order, self.literals[1:], strict=True)]
-        )
+        pieces = [self.literals[0]]
+        for number, after in zip(self.order, self.literals[1:], strict=True):
+            pieces += (contents[number], after)
+        return "".join(pieces)
 
     def fits(self, contents: Sequence[str], held: Collection[str]) -> bool:
         """Whether the layout holds for these contents, of all messages in order.
