@@ -132,36 +132,37 @@ def open_rows(
 ) -> Store:
     """The source's rows at full length, from the cache where they are known; else the first `most_rows`."""
     settings = [objective, columns, trained_turns, tokenizer.fingerprint, _code(), [str(file) for file in source.files]]
-    digest = hashlib.blake2b(repr(settings).encode(), digest_size=20)
+    key = hashlib.blake2b(repr(settings).encode(), digest_size=20)
     before = _stamps(source.files)
     hashed = 0
-    for piece in _pieces(source.files):
-        digest.update(piece)
-        hashed += len(piece)
-        if len(piece) < _PIECE_BYTES:  # in no time
-            continue
-        if progress is not None:
-            progress(hashed // _HASHED_FASTER, source.bytes_total)
-        if stop():
-            return build_store(source, tokenizer, objective, trained_turns, "", None, lambda: True)
-    key = digest.hexdigest()
-    if store := find_store(key):
+    for file in source.files:
+        digest = hashlib.blake2b()  # of each file: a row may go from the end of one to the start of the next
+        for piece in _pieces(file):
+            digest.update(piece)
+            hashed += len(piece)
+            if len(piece) < _PIECE_BYTES:  # in no time
+                continue
+            if progress is not None:
+                progress(hashed // _HASHED_FASTER, source.bytes_total)
+            if stop():
+                return build_store(source, tokenizer, objective, trained_turns, "", None, lambda: True)
+        key.update(digest.digest())
+    if store := find_store(key.hexdigest()):
         return store
 
     def read(done: int, total: int) -> None:
         if progress is not None:
             progress(max(done, hashed // _HASHED_FASTER), total)
 
-    store = build_store(source, tokenizer, objective, trained_turns, key, read, stop, most_rows)
+    store = build_store(source, tokenizer, objective, trained_turns, key.hexdigest(), read, stop, most_rows)
     if _stamps(source.files) != before:
-        drop_store(key)  # the file was written to meanwhile: these are not the rows of what it held before
+        drop_store(key.hexdigest())  # the file was written to meanwhile: these are not the rows of what it held before
     return store
 
 
-def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
-    for file in files:
-        with open_bytes(file) as data:
-            yield from iter(lambda: data.read(_PIECE_BYTES), b"")
+def _pieces(file: Path) -> Iterator[bytes]:
+    with open_bytes(file) as data:
+        yield from iter(lambda: data.read(_PIECE_BYTES), b"")
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:

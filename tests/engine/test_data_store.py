@@ -283,6 +283,22 @@ def test_what_changes_tokens_is_another_store(tokenizers, tmp_path, change):
     assert len(list(cache_folder().iterdir())) == 3
 
 
+def test_a_line_that_moves_to_the_next_file_is_named_there(tokenizers, tmp_path):
+    first, second = tmp_path / "train-1.jsonl", tmp_path / "train-2.jsonl"
+    write(first, [{"prompt": "Name a tree.", "completion": "Oak."}, {"prompt": "Name two."}])
+    write(second, [{"prompt": "Name a river.", "completion": "Elbe."}])
+
+    def flawed():
+        problems = load_dataset(tmp_path, tokenizers["smollm2"], 50).problems
+        return [(problem.file, problem.line) for problem in problems if problem.severity == "error"]
+
+    assert flawed() == [("train-1.jsonl", 2)]
+    *kept, moved = first.read_bytes().splitlines(keepends=True)
+    first.write_bytes(b"".join(kept))
+    second.write_bytes(moved + second.read_bytes())
+    assert flawed() == [("train-2.jsonl", 1)]
+
+
 def test_two_builds_of_the_packaged_program_share_no_tokens(tokenizers, tmp_path, monkeypatch):
     path = write(tmp_path / "a.jsonl", [{"prompt": "Name a tree.", "completion": "Oak."}])
     monkeypatch.setattr(sys, "frozen", True, raising=False)
