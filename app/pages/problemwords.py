@@ -22,6 +22,8 @@ _MANY = {
     "empty_field": "have an empty field",
     "wrong_type": "hold a value of the wrong kind",
     "part_type": "hold a part that is no text",
+    "no_place": "hold a text that their shape has no place for",
+    "two_systems": "have two different system messages",
     "unknown_role": "have a role that no template knows",
     "role_order": "have turns out of order",
     "no_assistant": "have no answer to learn",

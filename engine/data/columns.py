@@ -28,8 +28,8 @@ _BY_NAME = {name: field for field, names in reversed(NAMES.items()) for name in 
 
 # The fields that make a shape together, in the order of preference, and those that may come with them.
 SHAPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("chosen", "rejected"), ("prompt", "messages", "input", "system", "tools")),
-    (("answer_a", "answer_b"), ("winner", "prompt", "messages", "input", "system", "tools")),
+    (("chosen", "rejected"), ("prompt", "messages", "input", "system", "history", "tools")),
+    (("answer_a", "answer_b"), ("winner", "prompt", "messages", "input", "system", "history", "tools")),
     (("messages",), ("system", "tools")),
     (("prompt", "completion"), ("input", "system", "history", "tools", "label")),
     (("text",), ()),

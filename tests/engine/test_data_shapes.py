@@ -14,6 +14,7 @@ SYSTEM = {"role": "system", "content": "Answer in one word."}
 CALL = {"name": "now", "arguments": {"zone": "UTC"}}
 CALLING = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": CALL}]}
 RESULT = {"role": "tool", "content": "12:00"}
+PAIR = {"prompt": "Double it.", "chosen": "42", "rejected": "41"}
 TOOLS = [{"type": "function", "function": {"name": "now"}}]
 
 
@@ -70,8 +71,8 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
         ),
         ({"conversations": [USER, ANSWER], "system": SYSTEM["content"]}, {"messages": [SYSTEM, USER, ANSWER]}),
         (
-            {"messages": [SYSTEM, USER, ANSWER], "system": "Other."},
-            {"messages": [SYSTEM, USER, ANSWER], "system": "Other."},
+            {"conversations": [SYSTEM, USER, ANSWER], "system": SYSTEM["content"]},
+            {"messages": [SYSTEM, USER, ANSWER]},
         ),
         (
             {
@@ -120,6 +121,21 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
             {"instruction": "Name a tree.", "output": "Oak.", "history": [["Name a tree.", "Oak."]], "system": ""},
             {"messages": [USER, ANSWER, USER, ANSWER]},
         ),
+        *(
+            (
+                {"instruction": "Name a tree.", "output": "Oak.", "history": history},
+                {"messages": [USER, ANSWER, USER, ANSWER]},
+            )
+            for history in (
+                [USER, ANSWER],
+                [turn("human", "Name a tree."), turn("gpt", "Oak.")],
+                json.dumps([["Name a tree.", "Oak."]]),
+            )
+        ),
+        *(
+            ({"instruction": "a", "input": None, "output": "c", "history": nothing}, {"prompt": "a", "completion": "c"})
+            for nothing in (None, [], "", "[]", " ")
+        ),
         ({"prompt": [SYSTEM, USER], "completion": [ANSWER]}, {"messages": [SYSTEM, USER, ANSWER]}),
         ({"prompt": [USER], "completion": "Oak."}, {"messages": [USER, ANSWER]}),
         ({"content": "a", "title": "b"}, {"text": "a"}),
@@ -132,6 +148,18 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
         (
             {"prompt": "Name a tree.", "system": "Answer in one word.", "chosen": "b", "rejected": "c"},
             {"prompt": [SYSTEM, USER], "chosen": "b", "rejected": "c"},
+        ),
+        (
+            {"system": SYSTEM["content"], "chosen": [USER, ANSWER], "rejected": [USER, CALLING]},
+            {"chosen": [SYSTEM, USER, ANSWER], "rejected": [SYSTEM, USER, CALLING]},
+        ),
+        (
+            {"instruction": "Name a tree.", "history": [["Name a tree.", "Oak."]], "chosen": "b", "rejected": "c"},
+            {"prompt": [USER, ANSWER, USER], "chosen": "b", "rejected": "c"},
+        ),
+        (
+            {"prompt": None, "system": SYSTEM["content"], "chosen": [USER, ANSWER], "rejected": [USER, CALLING]},
+            {"chosen": [SYSTEM, USER, ANSWER], "rejected": [SYSTEM, USER, CALLING]},
         ),
         (
             {
@@ -150,8 +178,53 @@ def test_foreign_shapes_become_ours(tmp_path, row, canonical):
     assert shaped(tmp_path, row) == [canonical]
 
 
+ALPACA = {"instruction": "Double it.", "output": "42"}
+
+
+@pytest.mark.parametrize("value", [21, 2.5, True, False, ["21"], {"a": "b"}])
 @pytest.mark.parametrize(
-    "part", [{"type": "image_url", "image_url": {}}, {"type": "text"}, {"type": 3, "text": "a"}, 7, None]
+    ("row", "name"), [(ALPACA, "input"), (ALPACA, "context"), (ALPACA, "system"), (PAIR, "system_prompt")]
+)
+def test_what_belongs_to_a_prompt_and_is_no_text_is_named(tmp_path, row, name, value):
+    first, odd = opened(tmp_path, [{**row, name: "A text."}, {**row, name: value}]).rows()
+    assert first.value != row
+    assert (odd.line, odd.code) == (2, "wrong_type")
+    assert odd.message == f"Line 2 has a {name!r} that is not a text."
+
+
+@pytest.mark.parametrize(
+    "history", [["A", "B", "C"], [["A"]], [["A", "B", "C"]], [["A", "B"], USER], [["A", "B"], "C"], {"a": "b"}, "A", 3]
+)
+@pytest.mark.parametrize("row", [ALPACA, PAIR])
+def test_a_history_that_cannot_be_read_is_named(tmp_path, row, history):
+    (odd,) = opened(tmp_path, [{**row, "history": history}]).rows()
+    assert (odd.line, odd.code) == (1, "wrong_type")
+    assert "neither a list of messages nor one of pairs" in odd.message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [SYSTEM, USER, ANSWER]},
+        {"prompt": [SYSTEM, USER], "completion": [ANSWER]},
+        {"prompt": [SYSTEM, USER], "chosen": "a", "rejected": "b"},
+        {"chosen": [SYSTEM, USER, ANSWER], "rejected": [SYSTEM, USER, ANSWER]},
+    ],
+)
+def test_two_system_messages_are_named_and_one_of_them_can_be_left_out(tmp_path, row):
+    (odd,) = opened(tmp_path, [{**row, "system": "Other."}]).rows()
+    assert (odd.line, odd.code) == (1, "two_systems")
+    assert odd.message.startswith("Line 1 has a 'system' and another system message")
+
+
+def test_an_input_beside_a_chat_is_named(tmp_path):
+    (odd,) = opened(tmp_path, [{"question": [USER], "context": "In Japan.", "answer": "Oak."}]).rows()
+    assert (odd.code, odd.message.split(" beside")[0]) == ("no_place", "Line 1 has a text in 'context'")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "{0}"}, {"type": "image_url", "image_url": {}}, {"type": "text"}, {"type": 3, "text": "a"}, 7, None],
 )
 def test_parts_that_are_no_text_are_named(tmp_path, part):
     first, second, third = opened(
