@@ -71,9 +71,15 @@ def _shaped(fields: dict[str, Any]) -> dict[str, Any]:
     if is_pair:
         fields = {name: transcript(part) if name in _OF_A_PAIR else part for name, part in fields.items()}
     shaped: dict[str, Any] = {name: _side(fields[name]) for name in sides if name in fields}
-    is_answers = all(map(_is_answer, shaped.values()))
-    if "messages" in fields and fields.get("prompt") is None and is_answers:  # the chat that both go on from
-        fields = {**fields, "prompt": _turns(fields["messages"])}
+    if is_pair and fields.get("messages") is not None and all(map(_is_answer, shaped.values())):
+        if fields.get("prompt") is not None:
+            raise _MisfitError(
+                "no_place",
+                "messages",
+                f"has a prompt beside its {_NAME}, which are one as well.",
+                "Name one of the two columns as the prompt.",
+            )
+        fields = {**fields, "prompt": _turns(fields["messages"])}  # the chat that both answers go on from
     if _has_prompt(fields, is_pair):
         shaped = {"prompt": _prompt(fields), **shaped}
     elif is_pair:  # two whole chats

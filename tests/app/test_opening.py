@@ -12,6 +12,7 @@ from app import words
 from app.answers import Columns
 from app.pages.columns import KINDS, ColumnsCard
 from app.progress import Progress
+from engine.data.columns import SHAPES, parse_columns
 from engine.events import Stage
 
 
@@ -214,6 +215,35 @@ def test_each_kind_of_row_has_its_boxes(card):
         for field, name in zip(needed, "abc", strict=False):
             choose(card, field, name)
         assert card.use.isEnabled()
+
+
+def test_the_boxes_are_those_of_the_shapes_that_the_engine_reads():
+    shapes = [{*needed, *more} for needed, more in SHAPES]
+    kinds = [{*needed, *more} for needed, more in KINDS.values()]
+    assert [kind for kind in kinds if not any(kind <= shape for shape in shapes)] == []
+    assert [shape for shape in shapes if shape not in kinds] == []
+
+
+def test_a_change_of_nothing_chooses_what_was_found(card, qtbot):
+    found = {"messages": "conversations", "tools": "functions", "system": "system_prompt"}
+    card.show_columns(Columns(list(found.values()), found), "")
+    card.change.click()
+    with qtbot.waitSignal(card.chosen) as told:
+        card.use.click()
+    assert parse_columns(told.args[0], found.values(), "The file") == found
+
+
+def test_a_field_that_is_taken_off_stays_off(card, qtbot):
+    names = ["prompt", "completion", "system"]
+    card.show_columns(Columns(names, {name: name for name in names}), "")
+    card.ask.click()
+    choose(card, "system", "None")
+    for _ in range(2):
+        with qtbot.waitSignal(card.chosen) as told:
+            card.use.click()
+        used = parse_columns(told.args[0], names, "The file")
+        assert used == {"prompt": "prompt", "completion": "completion"}
+        card.show_columns(Columns(names, used), told.args[0])
 
 
 def test_one_column_cannot_be_two_fields(card):

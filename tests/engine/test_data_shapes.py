@@ -299,9 +299,55 @@ def test_columns_are_named_by_hand(setting, columns):
         assert parse_columns(setting, names, "The file") == columns
 
 
+CHAT = ("conversations", "functions", "system_prompt")
+TASK = ("instruction", "context", "history", "answer", "rating", "tools", "reply")
+JUDGED = ("question", "dialog", "response_a", "response_b", "preference", "system")
+
+
+@pytest.mark.parametrize(
+    ("names", "setting", "columns"),
+    [
+        (CHAT, "messages=conversations", dict(zip(("messages", "tools", "system"), CHAT, strict=True))),
+        (CHAT, "system=", dict(zip(("messages", "tools"), CHAT, strict=False))),
+        (CHAT, "messages=conversations, tools= , system=", {"messages": "conversations"}),
+        (
+            TASK,
+            "completion=reply",
+            {"prompt": TASK[0], "input": "context", "history": "history", "tools": "tools", "completion": "reply"},
+        ),
+        (TASK, "completion=reply, input=, history=, tools=", {"prompt": TASK[0], "completion": "reply"}),
+        (
+            TASK,
+            "prompt=rating, completion=reply, tools=",
+            {"prompt": "rating", "completion": "reply", "history": TASK[2]},
+        ),
+        (
+            JUDGED,
+            "answer_a=response_b, answer_b=response_a, messages=dialog",
+            {
+                "answer_a": JUDGED[3],
+                "answer_b": JUDGED[2],
+                "messages": "dialog",
+                "winner": JUDGED[4],
+                "system": "system",
+            },
+        ),
+    ],
+)
+def test_what_is_not_named_by_hand_is_found_by_its_name_unless_none_is_meant(names, setting, columns):
+    assert parse_columns(setting, names, "The file") == columns
+
+
+def test_a_prompt_and_a_chat_before_two_answers_are_named(tmp_path):
+    row = {"prompt": "a", "dialog": [USER], "chosen": "b", "rejected": "c"}
+    by_hand = "prompt=prompt, messages=dialog, chosen=chosen, rejected=rejected"
+    assert shaped(tmp_path, row, columns=by_hand) == ["no_place"]
+
+
 @pytest.mark.parametrize(
     ("setting", "cause", "hint"),
     [
+        ("prompt=, completion=reply", "'completion' make no row", "prompt and completion"),
         ("prompt=question, completion=gone", "data.jsonl has no column 'gone'", "'question', 'reply'"),
         ("promt=question", "'promt=question', which names no field", "prompt, completion"),
         ("question", "'question', which names no field", "FIELD=COLUMN"),
