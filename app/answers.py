@@ -88,6 +88,7 @@ class Check(_Answer):
     columns: Columns = field(default_factory=Columns)
     cures: list[Cure] = field(default_factory=list)
     lengths: str = ""
+    files: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:

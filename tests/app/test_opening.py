@@ -102,6 +102,22 @@ def test_a_folder_can_be_chosen(window, tmp_path, qtbot, way):
     assert window.session.config.data == str(folder)
 
 
+@pytest.mark.parametrize(("files", "named"), [(1, "train-1.jsonl"), (3, "train-1.jsonl and "), (4, "4 files")])
+def test_the_files_of_a_folder_are_named(window, data, tmp_path, ready, files, named):
+    folder = tmp_path / "bookings"
+    folder.mkdir()
+    for number in range(1, files + 1):
+        data("rows.jsonl").rename(folder / f"train-{number}.jsonl")
+    window.open_data(folder)
+    ready(window)
+    panel = window.sidebar.dataset
+    assert f"rows of prompt and answer in {named}" in panel.figures.text()
+    assert panel.name.toolTip().splitlines()[1:] == [f"train-{number}.jsonl" for number in range(1, files + 1)]
+    window.open_data(data("rows.jsonl"))
+    ready(window)
+    assert " in " not in panel.figures.text()
+
+
 # -- the keyboard and screen readers
 
 

@@ -385,6 +385,30 @@ def test_a_folder_brings_its_own_validation_rows(tokenizers, tmp_path):
     assert "is line 4 of train.jsonl too" in next(one.message for one in rows.problems if one.code == "in_both")
 
 
+@pytest.mark.parametrize(
+    ("held", "own", "names", "count"),
+    [
+        (["train", "extra", "valid", "test"], "", "extra.jsonl and test.jsonl", "2 files of the folder are"),
+        (["train", "extra", "valid", "test"], "valid", "extra.jsonl and test.jsonl", "2 files of the folder are"),
+        (["train", "extra", "valid"], "extra", "valid.jsonl", "1 file of the folder is"),
+        (["a", "b", "test"], "", "", ""),
+        (["train", *(f"x{n}" for n in range(10))], "", "x0.jsonl, x1.jsonl, x2.jsonl, x3.jsonl, x4.jsonl, x5.jsonl, "
+         "x6.jsonl, x7.jsonl and 2 more", "10 files of the folder are"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("inside", ["", "data"])
+def test_files_of_a_folder_that_are_not_read_are_named(tokenizers, tmp_path, held, own, names, count, inside):
+    folder = tmp_path / "corpus" / inside
+    folder.mkdir(parents=True)
+    for name in held:
+        write(folder / f"{name}.jsonl", [{"prompt": f"{name}?", "completion": "Yes."}])
+    valid = str(folder / f"{own}.jsonl") if own else ""
+    rows = load_rows(TrainConfig(data=str(tmp_path / "corpus"), valid=valid), tokenizers["smollm2"])
+    found = [(one.severity, one.line, one.message) for one in rows.problems if one.code == "not_read"]
+    assert found == ([("note", 0, f"{count} not read: {names}.")] if names else [])
+    assert len(usable_rows(TrainConfig(data=str(tmp_path / "corpus"), valid=valid), tokenizers["smollm2"]).train)
+
+
 @pytest.fixture
 def parts(tmp_path):
     """A folder of two files: both have an error in line 2 and a cut row in line 4, and share a row."""
