@@ -25,6 +25,7 @@ _MANY = {
     "no_place": "hold a text that their shape has no place for",
     "two_systems": "have two different system messages",
     "unknown_role": "have a role that no template knows",
+    "weight": "have a message that is to be learned in part",
     "role_order": "have turns out of order",
     "no_assistant": "have no answer to learn",
     "no_prompt": "have no prompt before the answers",

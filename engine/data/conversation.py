@@ -12,13 +12,15 @@ class Message:
     """One turn of a conversation.
 
     `calls` is the JSON text of the list of tool calls that an assistant makes, `call` that of a tool message's other
-    fields, which say whose result it is; "" where there are none. As texts they keep a message hashable.
+    fields, which say whose result it is; "" where there are none. As texts they keep a message hashable. An answer
+    that `is_context` is read and not learned, as OpenAI's "weight": 0 says it.
     """
 
     role: str
     content: str
     calls: str = ""
     call: str = ""
+    is_context: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Conversation:
     def sides(self) -> tuple[Conversation, ...]:
         """Itself: a pair has two."""
         return (self,)
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """The numbers of the messages that are learned."""
+        told = enumerate(self.messages)
+        return tuple([n for n, one in told if one.role == "assistant" and n >= self.context and not one.is_context])
 
     @property
     def prompt(self) -> str:
@@ -78,5 +86,7 @@ def fingerprint(row: Conversation | Comparison) -> bytes:
         parts += (str(side.context), side.tools, side.text)
         for turn in side.messages:
             parts += (turn.role, turn.content, turn.calls)
+        if silent := [n for n, turn in enumerate(side.messages) if turn.is_context]:
+            parts.append(str(silent))
     lengths = ",".join([str(len(part)) for part in parts])  # or texts could be cut up in two ways
     return hashlib.blake2b("\0".join([lengths, *parts]).encode(), digest_size=16).digest()

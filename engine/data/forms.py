@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from engine.data.slots import Layout, plain_layout
 from engine.data.specials import names_pattern
 from engine.data.template import ChatTemplate
 
-_MAX_FORMS = 4096  # sequences of roles
+_MAX_FORMS = 4096  # sequences of roles, and what of them is learned
 _BLANK = " \n\t" + SPACE_SIGN
 _REASONING = frozenset({"<think>", "</think>"})  # `render` follows what stands between them
 
@@ -69,7 +69,7 @@ class _Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class _Form:
-    """Rows of one sequence of roles."""
+    """Rows of one sequence of roles and the same of them to learn."""
 
     layout: Layout
     stretches: tuple[_Stretch | bytes, ...]
@@ -89,7 +89,7 @@ class FormEncoder:
         self._tokens = {name: np.array([number], np.int32).tobytes() for name, number in added.items()}
         # Names of whitespace alone are found in pieces, as other text is.
         self._added = re.compile(f"({names_pattern(name for name in added if name.strip(_BLANK)).pattern})")
-        self._forms: dict[tuple[tuple[str, ...], int], _Form | None] = {}
+        self._forms: dict[tuple[tuple[str, ...], tuple[int, ...]], _Form | None] = {}
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
         """Each row at its full length."""
@@ -102,7 +102,7 @@ class FormEncoder:
             return self._text_plan(row.text)
         if row.tools or any(message.calls or message.call for message in row.messages):
             return None
-        form = self._form(tuple([message.role for message in row.messages]), row.context)
+        form = self._form(tuple([message.role for message in row.messages]), row.answers)
         contents = [message.content for message in row.messages]
         if form is None or not form.layout.fits(contents):
             return None
@@ -146,15 +146,15 @@ class FormEncoder:
                 ranges.append((begins, size // 4))
         return Side(b"".join(pieces), ranges, plan.text)
 
-    def _form(self, roles: tuple[str, ...], context: int) -> _Form | None:
-        key = roles, context
+    def _form(self, roles: tuple[str, ...], answers: tuple[int, ...]) -> _Form | None:
+        key = roles, answers
         if key not in self._forms:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
-            self._forms[key] = self._new_form(roles, context)
+            self._forms[key] = self._new_form(roles, answers)
         return self._forms[key]
 
-    def _new_form(self, roles: tuple[str, ...], context: int) -> _Form | None:
+    def _new_form(self, roles: tuple[str, ...], answers: tuple[int, ...]) -> _Form | None:
         template = self._template
         try:
             layout = plain_layout(template.environment, template.source, template.values(), roles)
@@ -162,7 +162,6 @@ class FormEncoder:
             return None
         if sorted(layout.order) != list(range(len(roles))) or not template.ends <= self._tokens.keys():
             return None
-        answers = {number for number, role in enumerate(roles) if role == "assistant" and number >= context}
         stretches = [self._stretch(parts, name, answers) for parts, name in self._cut(layout)]
         merged: list[_Stretch | bytes] = []
         for stretch in stretches:
@@ -190,7 +189,7 @@ class FormEncoder:
                 parts.append(number)
         return [*stretches, (parts, "")]
 
-    def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | bytes | None:
+    def _stretch(self, parts: list[str | int], name: str, answers: Collection[int]) -> _Stretch | bytes | None:
         """The stretch, its tokens if it has no contents; None where offsets alone tell where its answer ends."""
         first = next((place for place, part in enumerate(parts) if isinstance(part, int)), len(parts))
         literal, rest = "".join(map(str, parts[:first])), parts[first:]

@@ -203,6 +203,16 @@ def test_trim_leaves_out_the_last_turns_whole_and_an_answer_stays_last(tokenizer
     assert length({"messages": turns[: len(kept) + 2]}, tokenizer) > 160
 
 
+def test_what_trim_leaves_of_a_chat_ends_on_an_answer_that_is_learned(tokenizer, tmp_path):
+    turns = turns_of(3)
+    turns[4]["weight"] = 0
+    whole = length({"messages": turns[:5]}, tokenizer)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl({"messages": turns}))
+    (row,) = rows_of(fix(path, tokenizer, "trim", max_length=whole))
+    assert row == {"messages": turns[:3]}
+
+
 def test_trim_leaves_out_the_oldest_messages_of_a_pairs_prompt(tokenizer, tmp_path):
     prompt = [*turns_of(6), {"role": "user", "content": "Which?"}]
     path = tmp_path / "a.jsonl"

@@ -121,13 +121,16 @@ def random_rows(seed, count):
         said = "".join(chance.choices(scraps, k=chance.randrange(1, 30)))
         return (said if chance.random() < 0.3 else said.strip()) or "x"
 
+    def message(role):
+        return Message(role, text(), is_context=role == "assistant" and chance.random() < 0.2)
+
     for line in range(1, count + 1):
         if chance.random() < 0.1:
             yield Conversation(line, "text", (), text())
             continue
         roles = ["system"] * (chance.random() < 0.3) + ["user", "assistant"] * chance.randrange(1, 4)
         context = chance.randrange(len(roles)) if chance.random() < 0.3 else 0
-        yield Conversation(line, "messages", tuple(Message(role, text()) for role in roles), "", context)
+        yield Conversation(line, "messages", tuple(message(role) for role in roles), "", context)
 
 
 def as_tuple(row):
@@ -353,6 +356,27 @@ def test_a_stopped_reading_is_not_kept(tokenizers, tmp_path):
     assert (dataset.rows, len(dataset.examples)) == (4, 4)
     assert [item.line for item in dataset.examples] == [1, 2, 3, 4]
     assert list(cache_folder().iterdir()) == []
+
+
+def test_an_answer_of_weight_0_is_read_and_not_learned(tokenizers, tmp_path):
+    def row(*weights):
+        texts = ("What is oak?", "A tree.", "And elm?", "Another.")
+        told = [{"role": role, "content": text} for role, text in zip(("user", "assistant") * 2, texts, strict=True)]
+        for number, weight in zip((1, 3), weights, strict=True):
+            told[number] |= {} if weight is None else {"weight": weight}
+        return {"messages": told}
+
+    weights = [(None, None), (1, 1.0), (0, 1), (None, 0), (0, None), (False, True), (0, 0), (0.5, 1), (0, "0")]
+    path = write(tmp_path / "a.jsonl", [row(*one) for one in weights])
+    data = load_dataset(path, tokenizers["smollm2"], 500)
+    rows = preview_rows(path, tokenizers["smollm2"], 500, 1, 6)["rows"]
+    learned = ["".join(token["text"] for token in row["tokens"] if token["trained"]) for row in rows]
+    first, second = "A tree.<|im_end|>", "Another.<|im_end|>"
+    assert learned == [first + second, first + second, second, first, second, second]
+    found = {one.line: one.code for one in data.problems if one.severity == "error"}
+    assert found == {7: "nothing_to_train", 8: "weight", 9: "weight"}
+    same = [one.lines for one in data.problems if one.code == "duplicates"]
+    assert same == [((1, 2),), ((3, 3), (5, 6))]
 
 
 def test_only_the_last_turn_is_trained_when_asked(tokenizers, tmp_path):
