@@ -63,6 +63,7 @@ class Fixed(_Answer):
     rows: int = 0
     changed: int = 0
     left_out: int = 0
+    is_renamed: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 
 from engine.errors import EngineError
 
@@ -39,6 +40,7 @@ _TAKES_INPUT = ("instruction", "question")  # prompts that a second column belon
 Columns = dict[str, str]  # our field -> the file's column
 
 
+@lru_cache(1024)
 def is_known(name: str) -> bool:
     """Whether a column of this name is understood."""
     return _plain(name) in _BY_NAME

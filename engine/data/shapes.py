@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.data.columns import Columns
+from engine.data.columns import Columns, is_known
 from engine.data.preferences import judged, transcript
 from engine.data.problems import Problem, error, in_file
 from engine.data.read import Row, unreadable
@@ -29,7 +29,8 @@ def canonical(row: Row, columns: Columns) -> Row | Problem:
     """The row in one of the shapes of `engine.data.check`; as it is where `columns` ({} for none) fit none of it.
 
     Names of fields and of who speaks are translated, parts of a content are joined, and what belongs to a prompt
-    is put before it. Of two answers the winner is the chosen one. What has no place in the shape is a Problem.
+    is put before it. Of two answers the winner is the chosen one. What has no place in the shape is a Problem. Other
+    fields stay, but for those of names that are understood: under ours they would make another row of it.
     """
     fields: dict[str, Any] | Problem = {field: row.value[name] for field, name in columns.items() if name in row.value}
     if not fields:
@@ -47,7 +48,12 @@ def canonical(row: Row, columns: Columns) -> Row | Problem:
         return in_file(error(row.line, cause.code, f"Line {row.line} {says}", cause.fix), row.file)
     is_ours = all(field == name for field, name in columns.items())
     is_same = is_ours and all(row.value.get(name) is part for name, part in value.items())
-    return row if is_same else replace(row, value=value)
+    return row if is_same else replace(row, value={**value, **_others(row, columns)})
+
+
+def _others(row: Row, columns: Columns) -> dict[str, Any]:
+    used = columns.values()
+    return {name: part for name, part in row.value.items() if name not in used and not is_known(name)}
 
 
 class _MisfitError(Exception):

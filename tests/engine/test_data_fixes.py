@@ -67,6 +67,16 @@ def test_skip_leaves_out_what_cannot_be_used_and_keeps_the_order(tokenizer, tmp_
     assert (fixed.rows, fixed.changed, fixed.left_out) == (2, 0, 6)
 
 
+def test_the_fields_of_a_foreign_row_stay_beside_ours(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    turns = [{"from": "human", "value": "Name a tree."}, {"from": "gpt", "value": "Oak."}]
+    path.write_bytes(jsonl({"id": 7, "conversations": turns, "body": "c"}, {"conversations": []}))
+    fixed = fix(path, tokenizer, "skip")
+    chat = [{"role": "user", "content": "Name a tree."}, {"role": "assistant", "content": "Oak."}]
+    assert rows_of(fixed) == [{"messages": chat, "id": 7}]
+    assert (fixed.changed, fixed.left_out, fixed.is_renamed) == (0, 1, True)
+
+
 def test_a_pair_that_prefers_nothing_is_left_out(tokenizer, tmp_path):
     path = tmp_path / "a.jsonl"
     pair = {"prompt": "a", "chosen": "b", "rejected": "c"}
@@ -517,7 +527,13 @@ def test_the_command_line_mends_what_check_found(model, tmp_path):
     cures = [part for cure in found["cures"] for part in ("--cure", cure["cure"])]
     assert cures == ["--cure", "skip", "--cure", "convert", "--cure", "dedupe"]
     fixed = run(tmp_path, "fix", path, "--model", model, *cures)
-    assert fixed == {"path": str(tmp_path / "a (fixed).jsonl"), "rows": 2, "changed": 1, "left_out": 2}
+    assert fixed == {
+        "path": str(tmp_path / "a (fixed).jsonl"),
+        "rows": 2,
+        "changed": 1,
+        "left_out": 2,
+        "is_renamed": False,
+    }
     again = run(tmp_path, "check", fixed["path"], "--model", model)
     assert (again["rows"], again["usable"], again["cures"]) == (2, 2, [])
 

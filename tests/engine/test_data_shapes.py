@@ -111,7 +111,7 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
             {"prompt": "a", "completion": "c"},
         ),
         ({"input": "a", "output": "b"}, {"prompt": "a", "completion": "b"}),
-        ({"Question": "a", "Answer ": "b", "topic": "c"}, {"prompt": "a", "completion": "b"}),
+        ({"Question": "a", "Answer ": "b", "topic": "c"}, {"prompt": "a", "completion": "b", "topic": "c"}),
         ({"query": "a", "response": None}, {"prompt": "a", "completion": None}),
         (
             {"system_prompt": "Answer in one word.", "question": "Name a tree.", "response": "Oak."},
@@ -138,7 +138,7 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
         ),
         ({"prompt": [SYSTEM, USER], "completion": [ANSWER]}, {"messages": [SYSTEM, USER, ANSWER]}),
         ({"prompt": [USER], "completion": "Oak."}, {"messages": [USER, ANSWER]}),
-        ({"content": "a", "title": "b"}, {"text": "a"}),
+        ({"content": "a", "title": "b", "Label": "c"}, {"text": "a", "title": "b"}),
         # preferences
         ({"question": "a", "chosen": "b", "rejected": "c"}, {"prompt": "a", "chosen": "b", "rejected": "c"}),
         (
@@ -521,7 +521,7 @@ def test_the_names_of_two_answers_are_understood(tmp_path, row, pair):
 def test_two_whole_chats_with_a_winner_are_a_pair(tmp_path):
     rose = {"role": "assistant", "content": "Rose."}
     row = {"conversation_a": [USER, rose], "conversation_b": [USER, ANSWER], "winner": "model_b", "turn": 1}
-    assert shaped(tmp_path, row) == [{"chosen": [USER, ANSWER], "rejected": [USER, rose]}]
+    assert shaped(tmp_path, row) == [{"chosen": [USER, ANSWER], "rejected": [USER, rose], "turn": 1}]
 
 
 def test_two_answers_named_by_hand(tmp_path):
