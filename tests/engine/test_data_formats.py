@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizer_folders import CASES
 
-from engine.data import Problem, Row, folder_parts, open_source
+from engine.data import Problem, Row, documents, folder_parts, open_source
 from engine.data.tables import find_delimiter
 from engine.errors import EngineError
 
@@ -330,6 +330,16 @@ def test_long_paragraphs_are_cut_after_sentences_then_words(tmp_path):
         (2, "Six seven eight"),
         (2, "nine ten"),
     ]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 2.5, 3])
+def test_a_huge_line_of_a_document_is_one_problem_and_the_next_lines_are_read(tmp_path, monkeypatch, parts):
+    monkeypatch.setattr(documents, "MAX_LINE", 40)
+    (tmp_path / "a.txt").write_text("Before.\n" + "x" * int(parts * 41) + "\n\nAfter.\n" + "y" * 39 + "\n")
+    first, huge, last = open_source(tmp_path / "a.txt").rows()
+    assert (first.line, first.value) == (1, {"text": "Before."})
+    assert (huge.line, huge.code) == (2, "huge_line")
+    assert (last.line, last.value) == (4, {"text": "After.\n" + "y" * 39})
 
 
 def test_a_document_that_is_not_utf_8_names_its_lines(tmp_path):
