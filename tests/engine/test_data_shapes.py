@@ -568,6 +568,20 @@ def said(text):
             {"prompt": DIALOGUE, "chosen": f"{DIALOGUE} Elm.", "rejected": f"{DIALOGUE} Ivy."},
             {"prompt": TURNS, "chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.")]},
         ),
+        *(
+            (
+                {"chosen": f"{before}{DIALOGUE.strip()} Elm.", "rejected": f"{before}{DIALOGUE.strip()} Ivy."},
+                {"chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.")]},
+            )
+            for before in ("", " ", "\r\n", "\u2028", "\x0b\n\n")
+        ),
+        (
+            {
+                "chosen": f"{DIALOGUE} Elm.".replace("\n", "\r\n"),
+                "rejected": f"{DIALOGUE} Ivy.\n\nIt climbs.".replace("\n", "\r\n"),
+            },
+            {"chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.\r\n\r\nIt climbs.")]},
+        ),
         # What only looks alike stays as it is.
         *(
             (row, row)
