@@ -38,12 +38,17 @@ class Rows:
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the data, then with the validation file, whose problems name it."""
+        return (*self.notes, *self.dataset.problems, *self.problems_of_valid)
+
+    @cached_property
+    def problems_of_valid(self) -> tuple[Problem, ...]:
+        """Those of the validation file alone."""
         if self.valid_dataset is None:
-            return (*self.notes, *self.dataset.problems)
+            return ()
         files = self.valid_dataset.files
         name = files[0].name if len(files) == 1 else self.valid_dataset.path.name
         found = (*self.valid_dataset.problems, *_in_both(self.dataset, self.valid_dataset))
-        return (*self.notes, *self.dataset.problems, *(in_file(one, name) for one in found))
+        return tuple(in_file(one, name) for one in found)
 
     def largest(self, config: TrainConfig) -> int:
         """The most tokens that a row brings into a batch: of a pair both sides, its prompt once where it is shared."""
@@ -75,20 +80,29 @@ def load_rows(
 def usable_rows(config: TrainConfig, tokenizer: TextTokenizer) -> Rows:
     """`load_rows` for those who train. EngineError while any row can't be used and none is to be left out.
 
-    Where flawed rows are left out knowingly, the sentence says how many.
+    Where flawed rows are left out knowingly, the sentence says how many; of data and of a validation file some must
+    be left.
     """
     rows = load_rows(config, tokenizer)
-    errors = [problem for problem in rows.problems if problem.severity == "error"]
+    errors = _errors(rows.problems)
     flawed = sum(problem.rows for problem in errors if problem.line)
     if not errors:
         return rows
+    hint = ""
     if config.skip_flawed and len(rows.train):
-        left_out = "1 row that can't be used is" if flawed == 1 else f"{flawed:,} rows that can't be used are"
-        return replace(rows, sentence=f"{rows.sentence} {left_out} left out.")
-    first, more = errors[0], flawed - 1
-    others = {1: " 1 more row has errors; check tells which."}
-    hint = others.get(more, f" {more:,} more rows have errors; check lists them all.") if more > 0 else ""
-    raise EngineError(first.message, first.fix + hint)
+        if rows.valid_dataset is None or len(rows.valid):
+            left_out = "1 row that can't be used is" if flawed == 1 else f"{flawed:,} rows that can't be used are"
+            return replace(rows, sentence=f"{rows.sentence} {left_out} left out.")
+        errors = _errors(rows.problems_of_valid)
+        hint = " No row is left to measure with; without a validation file some of the data's are set aside."
+    elif (more := flawed - 1) > 0:
+        one, many = "1 more row has errors; check tells which", f"{more:,} more rows have errors; check lists them all"
+        hint = f" {one if more == 1 else many}."
+    raise EngineError(errors[0].message, errors[0].fix + hint)
+
+
+def _errors(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity == "error"]
 
 
 def _load(

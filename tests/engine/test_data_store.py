@@ -1,3 +1,4 @@
+import errno
 import importlib
 import itertools
 import json
@@ -332,6 +333,26 @@ def test_a_damaged_store_is_made_anew(tokenizers, tmp_path, damage):
     assert [entry.name for entry in cache_folder().iterdir()] == [folder.name]
 
 
+@pytest.mark.parametrize("cause", [errno.EMFILE, errno.EIO, errno.ENOENT])
+def test_a_store_that_cannot_be_read_now_or_comes_meanwhile_is_not_removed(tokenizers, tmp_path, monkeypatch, cause):
+    load_dataset(write(tmp_path / "a.jsonl", [{"text": "The mill."}]), tokenizers["smollm2"], 50)
+    (folder,) = cache_folder().iterdir()
+    if cause == errno.ENOENT:
+        elsewhere = folder.rename(tmp_path / "elsewhere")
+
+    def read(place):
+        if cause == errno.ENOENT:
+            elsewhere.rename(place)  # by another process
+        raise OSError(cause, os.strerror(cause))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "_read", read)
+        assert stores.find_store(folder.name) is None
+    if cause == errno.ENOENT and not folder.exists():
+        elsewhere.rename(folder)
+    assert stores.find_store(folder.name).meta["rows"] == 1
+
+
 def test_the_cache_is_bounded_and_the_oldest_goes_first(tokenizers, tmp_path, monkeypatch):
     def open_file(number):
         path = write(tmp_path / f"{number}.jsonl", [{"text": f"The mill {number}."}])
@@ -393,6 +414,26 @@ def test_flawed_rows_are_left_out_knowingly(tokenizers, tmp_path):
     rows = usable_rows(TrainConfig(data=str(path), skip_flawed=True), tokenizers["smollm2"])
     assert [item.line for item in rows.train] == [1]
     assert rows.sentence.endswith("2 rows that can't be used are left out.")
+
+
+@pytest.mark.parametrize("skip_flawed", [True, False])
+@pytest.mark.parametrize(("name", "said"), [("train", "The file has no rows."), ("valid", "valid.jsonl: The file has")])
+def test_a_file_without_rows_is_refused_also_where_flawed_rows_are_left_out(
+    tokenizers, tmp_path, name, said, skip_flawed
+):
+    good = [{"prompt": f"{n}?", "completion": "a"} for n in range(3)]
+    data, valid = (write(tmp_path / f"{one}.jsonl", [] if one == name else good) for one in ("train", "valid"))
+    config = TrainConfig(data=str(data), valid=str(valid), skip_flawed=skip_flawed)
+    with pytest.raises(EngineError, match=said):
+        usable_rows(config, tokenizers["smollm2"])
+
+
+def test_a_validation_file_of_flawed_rows_alone_is_refused(tokenizers, tmp_path):
+    data = write(tmp_path / "a.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "c"}])
+    valid = write(tmp_path / "b.jsonl", [{"prompt": "d"}])
+    with pytest.raises(EngineError, match=r"b\.jsonl: Line 1 has no 'completion'") as refused:
+        usable_rows(TrainConfig(data=str(data), valid=str(valid), skip_flawed=True), tokenizers["smollm2"])
+    assert "No row is left to measure with" in refused.value.hint
 
 
 def test_a_folder_brings_its_own_validation_rows(tokenizers, tmp_path):
