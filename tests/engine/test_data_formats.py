@@ -180,6 +180,26 @@ def test_the_delimiter_is_found_among_others_in_texts(tmp_path, delimiter, name)
     assert [list(row.value.values()) for row in read(tmp_path / name, table(rows, delimiter))] == rows[1:]
 
 
+@pytest.mark.parametrize("delimiter", "!#$%&()*+:<=>?@[]`{}")
+def test_any_other_mark_delimits_where_it_parts_known_names_or_all_records(tmp_path, delimiter):
+    path = tmp_path / "a.csv"
+    rows = [["prompt", "completion"], ["Why, then;", f'"{delimiter} 1:2"'], ["What; is, it", "This."]]
+    path.write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    first, second = open_source(path).rows()
+    assert first.value["completion"] == f"{delimiter} 1:2"
+    assert second.value == {"prompt": "What; is, it", "completion": "This."}
+    path.write_text(path.read_text().replace("prompt", "frage").replace("completion", "antwort"))
+    assert open_source(path).column_names == ("frage", "antwort")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["text\na: b\nc: d\n", "te:xt\na\nb: c\n", "text:\na:\nb:\n", "te:xt\n", "text!\na\n", "a-b\nc-d\n", "a b\nc d\n"],
+)
+def test_a_mark_in_the_texts_of_one_column_is_no_delimiter(text):
+    assert find_delimiter(text) == ","
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 def test_tables_of_spreadsheet_programs_are_read(tmp_path, encoding):
     source = "text;;\r\n\r\nGrüße 😀;;\r\n ;;\r\nb;;\r\n"
