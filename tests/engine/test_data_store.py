@@ -22,6 +22,7 @@ from engine.data import (
     preview_rows,
     usable_rows,
 )
+from engine.data import dataset as datasets
 from engine.data import store as stores
 from engine.data.bulk import tokenize_all
 from engine.data.slots import NotPlainError, plain_layout
@@ -561,6 +562,17 @@ def test_rows_can_be_found_and_gone_through(tokenizers, tmp_path):
     assert numbers(jump="problem") == sorted([*cut, 12])
     assert numbers(jump="cut", length=5000) == []
     assert numbers(row=2, count=1, jump="cut", find="mill") == cut[1:2]
+
+
+def test_a_page_of_rows_looks_for_no_problems_but_of_those_rows(tokenizers, parts, monkeypatch):
+    def looked_for(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(datasets, "_of_the_tokens", looked_for)
+    for asked in ({}, {"jump": "longest"}, {"jump": "cut"}, {"find": "Both"}):
+        assert preview_rows(parts, tokenizers["smollm2"], 100, 1, 5, **asked)["rows"]
+    with pytest.raises(AssertionError):
+        preview_rows(parts, tokenizers["smollm2"], 100, 1, 5, jump="problem")
 
 
 @pytest.mark.parametrize(
