@@ -13,6 +13,8 @@ from engine.machine import computes_on_gpu
 from engine.models.folder import ModelFolder, Tensor, open_folder
 
 FLOAT32 = 4
+# Arrays of the MLP's width that its backward needs where its activation is SiLU.
+GATED = 5
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Architecture:
     widths: tuple[Widths, ...] = ()  # of each layer
     norms: int = 2  # in a layer, of hidden states
     head_norms: int = 0  # in a layer, of queries and keys
-    gated: int = 5  # arrays of the MLP's width that its backward needs
+    gated: int = GATED  # arrays of the MLP's width that its backward needs
 
     @cached_property
     def linear_numbers(self) -> int:
@@ -102,7 +104,7 @@ def architecture_of(model: ModelFolder) -> Architecture:
         widths=tuple(_widths(layer, claims, model) for layer in _by_layer(linears, layers)),
         norms=sum(name.endswith("norm.weight") and "self_attn" not in name for name in in_a_layer),
         # GELU by its tanh formula keeps two more than SiLU.
-        gated=7 if model.model_type.startswith("gemma") else 5,
+        gated=GATED + 2 if model.model_type.startswith("gemma") else GATED,
         head_norms=sum(name.endswith(("q_norm.weight", "k_norm.weight")) for name in in_a_layer),
     )
 

@@ -2,7 +2,8 @@
 
 Which arrays are alive outside of an evaluation follows from `engine.whole` and `engine.pieces`. What lives inside of
 one was measured, by phases of steps of models that differ in one width each: on the CPU, where nothing runs ahead, to
-2 or 3 %; on an NVIDIA H200, where the number of operations under way depends on its pace, to about 15 %.
+2 or 3 %; on an NVIDIA H200 in pieces to 3 %, else, where the number of operations under way depends on its pace, to
+about 15 %.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.adapter_arrays import AdapterArrays, adapter_arrays
-from engine.architecture import FLOAT32, Architecture, Widths
+from engine.architecture import FLOAT32, GATED, Architecture, Widths
 from engine.config import PAIR_OBJECTIVES, TrainConfig
 from engine.machine import computes_on_gpu
 from engine.plans import TILE
@@ -20,6 +21,10 @@ from engine.plans import TILE
 ATTENTION_BLOCK = 128
 # Head dimensions that MLX's fused attention takes whole on a GPU; a test holds it to engine.attention.
 FUSED_HEAD_DIM = 128
+# The lengths that it takes on CUDA are multiples of this, and where it takes none, attention goes by blocks of so many
+# queries that their scores stay within a limit; a test holds all to engine.attention_kernel.
+FUSED_LENGTHS = 128
+BLOCK_SIZES, BLOCK_SCORES_BYTES = (1024, 512, 256, 128), 32 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class _Arrays:
     block: int  # a block's queries
     sums: int  # log-sum-exps
     tile: float  # the share of the tokens that a tile has
+    block_scores: int  # of a block of queries on a GPU
+    padded: float  # times as long, for fused attention
 
     @classmethod
     def of(cls, shape: Architecture, config: TrainConfig, length: int, widths: Widths) -> _Arrays:
@@ -59,17 +66,36 @@ class _Arrays:
         k = widths.keys or shape.kv_heads * widths.queries // shape.heads
         # Packed rows are attended one after the other.
         scores = FLOAT32 * shape.heads * min(ATTENTION_BLOCK, length) * length * (1 if config.pack else rows)
+        queries = tokens * widths.queries * item
         return cls(
             h=tokens * shape.hidden * item,
             i=tokens * widths.inner * item,
-            a=tokens * widths.queries * item,
+            a=queries,
             k=tokens * k * item,
             own_k=tokens * widths.keys * item,
             scores=scores,
             block=ATTENTION_BLOCK * widths.queries * item,
             sums=FLOAT32 * tokens * shape.heads,
             tile=min(1.0, TILE / (tokens if config.pack else length)),
+            block_scores=block_scores(shape.heads, config, length, queries),
+            padded=-(-length // FUSED_LENGTHS) * FUSED_LENGTHS / length,
         )
+
+
+def block_scores(heads: int, config: TrainConfig, length: int, queries: int) -> int:
+    """The float32 scores of the block of queries that has most, where rows of `length` are laid one after another.
+
+    `queries` are the bytes of all. A block sees the keys of its rows up to its end.
+    """
+    total, at_once = (config.batch_size * length, 1) if config.pack else (length, config.batch_size)
+    most = 0
+    for size in BLOCK_SIZES:
+        blocks = ((start, min(start + size, total)) for start in range(0, total, size))
+        seen = max((end - start) * (end - start // length * length) for start, end in blocks)
+        most = FLOAT32 * at_once * heads * seen
+        if most <= max(BLOCK_SCORES_BYTES, queries // 2):
+            break
+    return most
 
 
 def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterator[LayerPeaks]:
@@ -140,25 +166,28 @@ def _on_gpu(shape: Architecture, config: TrainConfig, one: _Arrays) -> LayerPeak
     tile_h, tile_i = one.tile * h, one.tile * i
     plain = (config.batch_size == 1 or not config.pack) and config.objective not in PAIR_OBJECTIVES
     if plain and shape.head_dim <= FUSED_HEAD_DIM:
+        # Grouped keys and values are spread over the queries' heads.
+        attention = one.padded * min(8 * a + 4 * k, 10 * a)
         working = {
             "forward": 1.5 * h + 1.5 * a + k + 4 * tile_h + 4.8 * tile_i,
-            "backward": 3 * h + 8.6 * a + 15 * tile_i,
-            "lean": 3.7 * h + 7 * a + 16 * tile_i,
             "unrecorded": 6 * h + 4.1 * i + 5 * a + 6 * k,
             "recorded": 9 * h + 11.6 * i + 9 * a + 6 * k,
             "top_forward": 2.1 * h + 2.4 * i + a + 2.3 * k,
             "top_backward": 23 * h + 7.2 * i + 11 * a + 3 * k,
         }
     else:
+        attention = 2.5 * a + 10.5 * k + 1.4 * one.block_scores
         working = {
             "forward": 1.2 * h + 1.7 * a + 0.6 * k + 7.2 * tile_i + 0.3 * scores,
-            "backward": 8.7 * a + 0.4 * k + 6 * tile_h + 19 * tile_i,
-            "lean": 4.4 * a + 16.5 * k + 4.5 * tile_h + 19.7 * tile_i,
             "unrecorded": 3 * h + 6.1 * i + 4.8 * a + 1.4 * scores,
             "recorded": 13 * h + 13 * i + 3.3 * a + 12.6 * k,
             "top_forward": 0.5 * h + 3.2 * i + scores,
             "top_backward": 19 * h + 6.6 * i + 20 * k + scores,
         }
+    # In pieces nothing runs ahead: a tile of the last piece, or attention, beside queries, keys, values and gradients.
+    finished = 2 * a + 2 * one.own_k + 0.7 * h + 1.35 * a + (16.7 + 5 * (shape.gated - GATED)) * tile_i + 12.6 * tile_h
+    mixed = 2 * a + 2 * one.own_k + h + attention
+    working["backward"] = working["lean"] = max(finished, mixed)
     return LayerPeaks(
         attended=a,
         shared=2 * one.own_k,

@@ -8,7 +8,7 @@ arrays live, and of the wide ones (the MLP's) only a tile, so the peak hardly gr
 from __future__ import annotations
 
 from engine import attention
-from engine.backend import compute_next, mx
+from engine.backend import compute_next, compute_now, mx
 from engine.walk import Parameter, Walk
 
 
@@ -60,7 +60,7 @@ class Pieces:
 
     def _attend(self, index: int, queries: mx.array, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         mixed, sums = attention.forward(queries, keys, values, self._walk.sight(index))
-        mx.eval(mixed, sums)
+        compute_now(mixed, sums)
         return mixed, sums
 
     def _layer_backward(self, index: int, hidden: mx.array, slope: mx.array) -> mx.array:
@@ -71,12 +71,12 @@ class Pieces:
         mixed, sums = self._attended.pop(index)
         slope, of_mixed = self._finish_backward(index, hidden, mixed, slope)
         inner = attention.inner_product(of_mixed, mixed)
-        mx.eval(inner)
+        compute_now(inner)
         del mixed
         of_queries, of_keys, of_values = attention.backward(
             queries, keys, values, sums, inner, of_mixed, walk.sight(index)
         )
-        mx.eval(of_queries, of_keys, of_values)
+        compute_now(of_queries, of_keys, of_values)
         del queries, keys, values, sums, inner, of_mixed
         donor = walk.stack.donor(index)
         if donor != index:
@@ -104,7 +104,8 @@ class Pieces:
             inputs = [hidden[:, tile], mixed[:, :, tile], *total.values]
             _, (below, beside, *slopes) = mx.vjp(piece, inputs, [slope[:, tile]])
             total.add(slopes)
-            compute_next(below, beside, *total.slopes)
+            # The widest of a layer's tiles: two at a time would be the step's peak.
+            compute_now(below, beside, *total.slopes)
             of_hidden.append(below)
             of_mixed.append(beside)
         walk.file(parameters, total.slopes)
@@ -153,5 +154,5 @@ class _Sum:
 
 def _joined(tiles: list[mx.array], axis: int = 1) -> mx.array:
     joined = tiles[0] if len(tiles) == 1 else mx.concatenate(tiles, axis=axis)
-    mx.eval(joined)
+    compute_now(joined)
     return joined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.backend import mx
+from engine.backend import compute_now, mx
 from engine.walk import KeysValues, Walk
 
 
@@ -81,7 +81,7 @@ class _Record:
         """Evaluates the gradients at the segment's input and `inputs` and files all but the first."""
         below, *rest = slopes
         # Nothing is trained below the lowest trained layer: that gradient stays unevaluated.
-        mx.eval(rest, *([below] if self._layers.start > self._walk.first_trained else []))
+        compute_now(*rest, *([below] if self._layers.start > self._walk.first_trained else []))
         for n, index in enumerate(self._used):
             self._walk.send_back(index, (rest[2 * n], rest[2 * n + 1]))
         self._walk.file(self._parameters, rest[2 * len(self._used) :])

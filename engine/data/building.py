@@ -7,16 +7,17 @@ from dataclasses import asdict
 from typing import Any
 
 from engine.config import PAIR_OBJECTIVES
-from engine.data.blocks import Block
+from engine.data.blocks import Block, BlockMaker
 from engine.data.crew import Crew, Part
-from engine.data.problems import ProblemList
+from engine.data.problems import Problem, ProblemList
+from engine.data.read import Row, Stretch
 from engine.data.source import Source
 from engine.data.store import Store, StoreWriter
 from engine.data.tokenizer import TextTokenizer
 
 # At once in memory: enough that all cores have work, little enough that stopping takes no time.
-_ROWS = 512
-_BYTES = 1_000_000
+_ROWS = 2048
+BYTES = 2_000_000
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
@@ -38,7 +39,8 @@ def build_store(
     """
     reading, summary = _Reading(source, stop, most_rows), _Summary()
     with StoreWriter() as writer:
-        with Crew(tokenizer, objective, trained_turns, source.bytes_total) as crew:
+        maker = BlockMaker(tokenizer, objective, trained_turns, source.shaper)
+        with Crew(maker, source.bytes_total) as crew:
             for block, done in crew.blocks(reading.parts()):
                 writer.add(block)
                 summary.add(block)
@@ -67,18 +69,29 @@ class _Reading:
         self.is_stopped = False
 
     def parts(self) -> Iterator[Part]:
-        """Rows that are taken together, each time with the bytes read up to there."""
-        rows, begun = [], 0
-        for number, row in enumerate(self._source.rows()):
+        """What is taken together, each time with the bytes read up to there."""
+        rows, begun = list[Row | Problem](), 0
+        for number, one in enumerate(self._portions()):
             if number == self._most_rows or self._stop():
                 self.is_stopped = True
                 break
-            rows.append(row)
-            if len(rows) >= _ROWS or self._source.bytes_done - begun >= _BYTES:
-                yield rows, self._source.bytes_done
-                rows, begun = [], self._source.bytes_done
+            done = self._source.bytes_done
+            if isinstance(one, Stretch):
+                if rows:
+                    yield rows, begun
+                    rows = []
+                yield one, done
+                begun = done
+                continue
+            rows.append(one)
+            if len(rows) >= _ROWS or done - begun >= BYTES:
+                yield rows, done
+                rows, begun = [], done
         if rows:
             yield rows, self._source.bytes_done
+
+    def _portions(self) -> Iterator[Row | Problem | Stretch]:
+        return self._source.rows() if self._most_rows is not None else self._source.portions(BYTES)
 
 
 class _Summary:
@@ -93,10 +106,10 @@ class _Summary:
 
     def add(self, block: Block) -> None:
         """The next block of the data."""
-        for number, file in enumerate(block.files, self._rows):
+        for number, file in block.files:
             if not self._parts or file != self._parts[-1][1]:
-                self._parts.append((number, file))
-        self._rows += len(block.lines)
+                self._parts.append((self._rows + number, file))
+        self._rows += block.rows
         self._problems.extend(block.problems)
         self._formats |= block.formats
         self.is_rendered |= block.is_rendered

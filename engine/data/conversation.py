@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One turn of a conversation.
 
     `calls` is the JSON text of the list of tool calls that an assistant makes, `call` that of a tool message's other
@@ -84,9 +83,9 @@ def fingerprint(row: Conversation | Comparison) -> bytes:
     parts: list[str] = []
     for side in row.sides:
         parts += (str(side.context), side.tools, side.text)
-        for turn in side.messages:
-            parts += (turn.role, turn.content, turn.calls)
-        if silent := [n for n, turn in enumerate(side.messages) if turn.is_context]:
+        for role, content, calls, _, _ in side.messages:
+            parts += (role, content, calls)
+        if silent := [number for number, turn in enumerate(side.messages) if turn.is_context]:
             parts.append(str(silent))
-    lengths = ",".join([str(len(part)) for part in parts])  # or texts could be cut up in two ways
+    lengths = ",".join(map(str, map(len, parts)))  # or texts could be cut up in two ways
     return hashlib.blake2b("\0".join([lengths, *parts]).encode(), digest_size=16).digest()

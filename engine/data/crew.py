@@ -7,6 +7,7 @@ process ever waits until another reads. A worker is our own program; whatever en
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import pickle
 import selectors
@@ -14,21 +15,22 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from engine.data.blocks import Block, make_block
+from engine.data.blocks import Block, BlockMaker
 from engine.data.cache import in_the_making
-from engine.data.problems import Problem
-from engine.data.read import Row
-from engine.data.tokenizer import TextTokenizer, load_tokenizer
-from engine.isolated import command, started
+from engine.data.shaping import Held, Shaper
+from engine.data.tokenizer import load_tokenizer
+from engine.isolated import command, started, tail
 
-Part = tuple[Sequence[Row | Problem], int]  # rows that follow each other, and the bytes read up to their end
+log = logging.getLogger(__name__)
+
+Part = tuple[Held, int]  # rows that follow each other, and the bytes read up to their end
 
 # What is smaller is done before a worker has begun.
 SHARED_BYTES = 16 * 1024**2
@@ -50,23 +52,24 @@ class _Job:
     fingerprint: str
     objective: str
     trained_turns: str
+    shaper: Shaper
 
 
 class Crew:
     """Makes blocks of the rows of a source of `size` bytes, with `workers` if it is large, until its context ends."""
 
-    def __init__(self, tokenizer: TextTokenizer, objective: str, trained_turns: str, size: int) -> None:
-        self._tokenizer, self._objective, self._trained_turns = tokenizer, objective, trained_turns
+    def __init__(self, maker: BlockMaker, size: int) -> None:
+        self._maker = maker
         self._count = min(_MOST_WORKERS, (os.cpu_count() or 1) - 1) if size >= SHARED_BYTES else 0
         self.workers: list[Worker] = []
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        tokenizer = self._tokenizer
+        maker, tokenizer = self._maker, self._maker.tokenizer
         if tokenizer.folder is None:
             return self
         now = tokenizer.template.environment.now
-        job = _Job(tokenizer.folder, now, tokenizer.fingerprint, self._objective, self._trained_turns)
+        job = _Job(tokenizer.folder, now, tokenizer.fingerprint, maker.objective, maker.trained_turns, maker.shaper)
         try:
             for _ in range(self._count):
                 self.workers.append(self._stack.enter_context(_working(job)))
@@ -80,32 +83,29 @@ class Crew:
     def blocks(self, parts: Iterator[Part]) -> Iterator[tuple[Block, int]]:
         """The block of each part in their order, and the bytes read up to its end."""
         waiting: deque[_Given] = deque()
-        for rows, done in parts:
-            waiting.append(self._give(rows, done))
+        for held, done in parts:
+            waiting.append(self._give(held, done))
             while waiting and (len(waiting) > _WAITING or waiting[0].is_made):
                 yield self._take(waiting.popleft())
         while waiting:
             yield self._take(waiting.popleft())
 
-    def _give(self, rows: Sequence[Row | Problem], done: int) -> _Given:
+    def _give(self, held: Held, done: int) -> _Given:
         for worker in self.workers:
-            if worker.has_room and (number := worker.give(rows)) is not None:
-                return _Given(rows, done, worker, number)
-        return _Given(rows, done, made=self._make(rows))
+            if worker.has_room and (number := worker.give(held)) is not None:
+                return _Given(held, done, worker, number)
+        return _Given(held, done, made=self._maker.make(held))
 
     def _take(self, given: _Given) -> tuple[Block, int]:
-        block = given.made or (given.worker and given.worker.take(given.number)) or self._make(given.rows)
+        block = given.made or (given.worker and given.worker.take(given.number)) or self._maker.make(given.held)
         return block, given.done
-
-    def _make(self, rows: Sequence[Row | Problem]) -> Block:
-        return make_block(rows, self._tokenizer, self._objective, self._trained_turns)
 
 
 @dataclass
 class _Given:
     """A part that was given to a worker, where its answer will have `number`, or one whose block is made."""
 
-    rows: Sequence[Row | Problem]
+    held: Held
     done: int
     worker: Worker | None = None
     number: int = 0
@@ -136,11 +136,11 @@ class Worker:
         self.listen(wait=False)
         return self._is_alive and self._said > 0 and self._given - (self._said - 1) < _PARTS_EACH
 
-    def give(self, rows: Sequence[Row | Problem]) -> int | None:
+    def give(self, held: Held) -> int | None:
         """The number that the block of these rows will have, None where they can't be given."""
         number = self._given
         try:
-            _write(self._folder / f"{number}.part", rows)
+            _write(self._folder / f"{number}.part", held)
             os.write(self._in, b"\n")
         except RecursionError:  # a row nested by the hundred
             return None
@@ -181,6 +181,8 @@ def _working(job: _Job) -> Iterator[Worker]:
         _write(folder / _JOB, job)
         with started(command("make-blocks", str(folder)), errors) as child:
             yield Worker(child, folder)
+        if said := tail(errors):
+            log.warning("A process that makes blocks said: %s", said)  # nobody else would read it
 
 
 def work(folder: Path) -> int:
@@ -189,12 +191,13 @@ def work(folder: Path) -> int:
     tokenizer = load_tokenizer(job.model, job.now)
     if tokenizer.fingerprint != job.fingerprint:
         return 2  # the model's files were changed just now
+    maker = BlockMaker(tokenizer, job.objective, job.trained_turns, job.shaper)
     for number in itertools.count():
         os.write(sys.stdout.fileno(), b"\n")
         if not sys.stdin.buffer.read(1):
             break
-        rows = _read(folder / f"{number}.part")
-        _write(folder / f"{number}.block", make_block(rows, tokenizer, job.objective, job.trained_turns))
+        held: Held = _read(folder / f"{number}.part")
+        _write(folder / f"{number}.block", maker.make(held))
     return 0
 
 

@@ -49,17 +49,8 @@ class TextFile:
         return self._bytes.peek(_HEAD_BYTES).decode(self.encoding, "replace").removeprefix(BYTE_ORDER_MARK)
 
     def whole(self, line: int, text: str) -> str | Problem:
-        """The text as it is meant, or the problem that it can't be decoded. `line` is where it begins."""
-        if "\0" not in text and _is_whole(text):
-            return text
-        if self.encoding != "utf-8":
-            return error(
-                line,
-                "encoding",
-                f"Line {line} holds a zero or a broken character: the file was read as {self.encoding.upper()[:6]}.",
-                "Open the file in a text editor, look at that line and save it with the encoding UTF-8.",
-            )
-        return _undecoded(line, text.encode("utf-8", "surrogateescape"))
+        """`whole_text` of this file."""
+        return whole_text(text, line, self.encoding)
 
     def tell(self) -> int:
         """The bytes read so far."""
@@ -100,7 +91,24 @@ def _encoding(path: Path, head: bytes) -> str:
     return "utf-8"
 
 
-def _is_whole(text: str) -> bool:
+def whole_text(text: str, line: int, encoding: str) -> str | Problem:
+    """The text as it is meant, or the problem that it can't be decoded. `line` is where it begins."""
+    if is_whole(text):
+        return text
+    if encoding != "utf-8":
+        return error(
+            line,
+            "encoding",
+            f"Line {line} holds a zero or a broken character: the file was read as {encoding.upper()[:6]}.",
+            "Open the file in a text editor, look at that line and save it with the encoding UTF-8.",
+        )
+    return _undecoded(line, text.encode("utf-8", "surrogateescape"))
+
+
+def is_whole(text: str) -> bool:
+    """Whether all of a text that was read from a file could be decoded, and none of it is a zero."""
+    if "\0" in text:
+        return False
     if text.isascii():
         return True
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from engine.data.conversation import Message
@@ -67,6 +68,8 @@ def order_flaw(line: int, owner: str, turns: Sequence[Message]) -> Problem | Non
     After an assistant's tool calls come the tools' answers. Turns that an assistant begins go on from a prompt, and
     have no system message.
     """
+    if _is_plain_order(tuple(["call" if turn.calls else turn.role for turn in turns]), bool(owner)):
+        return None
     first = 1 if turns[0].role == "system" else 0
     expected: tuple[str, ...] = ("assistant",) if turns[0].role == "assistant" and owner else ("user",)
     for number, turn in enumerate(turns[first:], start=first + 1):
@@ -80,6 +83,14 @@ def order_flaw(line: int, owner: str, turns: Sequence[Message]) -> Problem | Non
             )
         expected = _next_speakers(turn)
     return None
+
+
+@lru_cache(maxsize=256)
+def _is_plain_order(roles: tuple[str, ...], goes_on: bool) -> bool:
+    """Whether nobody but user and assistant speaks, in turn, after what may come first."""
+    begins_late = roles[0] == "system" or (goes_on and roles[0] == "assistant")
+    spoken = roles[1:] if begins_late else roles
+    return {*spoken[::2]} <= {"user"} and {*spoken[1::2]} <= {"assistant"}
 
 
 def place_of(line: int, owner: str, number: int) -> str:

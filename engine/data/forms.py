@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,12 +16,13 @@ import numpy as np
 
 from engine.data.conversation import Conversation
 from engine.data.cuts import SPACE_SIGN
-from engine.data.pieces import PieceEncoder
+from engine.data.pieces import NEAR, PieceEncoder
 from engine.data.slots import Layout, plain_layout
 from engine.data.specials import names_pattern
 from engine.data.template import ChatTemplate
 
 _MAX_FORMS = 4096  # sequences of roles, and what of them is learned
+_MAX_CUTS = 100_000
 _BLANK = " \n\t" + SPACE_SIGN
 _REASONING = frozenset({"<think>", "</think>"})  # `render` follows what stands between them
 
@@ -51,12 +52,14 @@ class _Stretch(NamedTuple):
 
     The first part is a literal, "" if need be; `apart` is how the stretch is planned where it is a text of its own,
     None if it never is. A trained range begins at `seam` of the parts, -1 for none, and lasts until after `token`.
+    `alone` is the message of the only content where nothing but the first part stands beside it, else -1.
     """
 
     parts: tuple[str | int, ...]
     token: bytes
     seam: int
     apart: _Planned | None
+    alone: int
 
 
 class _Plan(NamedTuple):
@@ -89,22 +92,32 @@ class FormEncoder:
         self._tokens = {name: np.array([number], np.int32).tobytes() for name, number in added.items()}
         # Names of whitespace alone are found in pieces, as other text is.
         self._added = re.compile(f"({names_pattern(name for name in added if name.strip(_BLANK)).pattern})")
-        self._forms: dict[tuple[tuple[str, ...], tuple[int, ...]], _Form | None] = {}
+        self._forms: dict[tuple[tuple[str, ...], int, tuple[bool, ...]], _Form | None] = {}
+        self._cuts: dict[tuple[str, str], bool] = {}
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
         """Each row at its full length."""
-        plans = [self._plan(row) for row in rows]
+        # What no text holds is in none of them.
+        whole = "\0".join([message.content for row in rows for message in row.messages])
+        held: dict[frozenset[str], list[str]] = {}
+
+        def held_of(absent: frozenset[str]) -> list[str]:
+            if absent not in held:
+                held[absent] = [word for word in absent if word in whole]
+            return held[absent]
+
+        plans = [self._plan(row, held_of) for row in rows]
         encoded = iter(self._pieces.encode([part for plan in plans if plan for part in plan.parts]))
         return [self._side(plan, list(itertools.islice(encoded, len(plan.parts)))) if plan else None for plan in plans]
 
-    def _plan(self, row: Conversation) -> _Plan | None:
+    def _plan(self, row: Conversation, held_of: Callable[[frozenset[str]], list[str]]) -> _Plan | None:
         if row.kind == "text":
             return self._text_plan(row.text)
-        if row.tools or any(message.calls or message.call for message in row.messages):
+        roles, contents, calls, results, silent = zip(*row.messages, strict=True)
+        if row.tools or any(calls) or any(results):
             return None
-        form = self._form(tuple([message.role for message in row.messages]), row.answers)
-        contents = [message.content for message in row.messages]
-        if form is None or not form.layout.fits(contents):
+        form = self._form(row, roles, silent)
+        if form is None or not form.layout.fits(contents, held_of(form.layout.absent)):
             return None
         parts: list[str] = []
         stretches = [one if isinstance(one, bytes) else self._planned(one, contents, parts) for one in form.stretches]
@@ -131,27 +144,29 @@ class FormEncoder:
             head, joint, token, is_trained = stretch
             if (first := next(waiting)) is None:
                 return None
-            begins = len(head)
-            found = [head, first, token]
+            begins = size + len(head)
+            pieces += (head, first)
+            size = begins + len(first)
             if joint is not None:
                 seam, after = self._pieces.encode_seam(*joint), next(waiting)
                 if seam is None or after is None:
                     return None
-                found[2:2] = (seam[0], after)
-                begins += len(first) + 4 * seam[1]
-            begins = max(1, (size + begins) // 4)  # nothing predicts the first token
-            pieces += found
-            size += sum(map(len, found))
+                pieces += (seam[0], after)
+                begins = size + 4 * seam[1]
+                size += len(seam[0]) + len(after)
+            pieces.append(token)
+            size += len(token)
+            begins = max(1, begins // 4)  # nothing predicts the first token
             if is_trained and size // 4 > begins:
                 ranges.append((begins, size // 4))
         return Side(b"".join(pieces), ranges, plan.text)
 
-    def _form(self, roles: tuple[str, ...], answers: tuple[int, ...]) -> _Form | None:
-        key = roles, answers
+    def _form(self, row: Conversation, roles: tuple[str, ...], silent: tuple[bool, ...]) -> _Form | None:
+        key = roles, row.context, silent
         if key not in self._forms:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
-            self._forms[key] = self._new_form(roles, answers)
+            self._forms[key] = self._new_form(roles, row.answers)
         return self._forms[key]
 
     def _new_form(self, roles: tuple[str, ...], answers: tuple[int, ...]) -> _Form | None:
@@ -204,13 +219,17 @@ class FormEncoder:
             return None if head is None else head + token  # None for a special token of whitespace
         seam = seams[0] if seams else -1
         apart = None if head is None or seam > 1 else _Planned(head, None, token, is_trained=seam == 1)
-        return _Stretch((literal, *rest), token, seam, apart)
+        alone = rest[0] if len(rest) == 1 and isinstance(rest[0], int) else -1
+        return _Stretch((literal, *rest), token, seam, apart, alone)
 
     def _planned(self, stretch: _Stretch, contents: Sequence[str], parts: list[str]) -> _Planned:
         """The stretch of a row; its texts come to `parts`."""
+        if stretch.apart and stretch.alone >= 0 and self._is_cut(str(stretch.parts[0]), contents[stretch.alone]):
+            parts.append(contents[stretch.alone])
+            return stretch.apart
         texts = [contents[part] if isinstance(part, int) else part for part in stretch.parts]
         literal, rest = texts[0], "".join(texts[1:])
-        if stretch.apart and (not literal or self._pieces.is_cut(literal, rest)):
+        if stretch.apart and self._is_cut(literal, rest):
             parts.append(rest)
             return stretch.apart
         if stretch.seam < 0:
@@ -222,3 +241,12 @@ class FormEncoder:
         parts += (before[:begin], after[end:])
         joint = before[begin:] + after[:end], len(before) - begin
         return _Planned(b"", joint, stretch.token, is_trained=True)
+
+    def _is_cut(self, literal: str, text: str) -> bool:
+        """Whether the text after a literal is a text of its own for sure."""
+        known = literal, text[:NEAR]
+        if known not in self._cuts:
+            if len(self._cuts) >= _MAX_CUTS:
+                self._cuts.clear()
+            self._cuts[known] = not literal or self._pieces.is_cut(literal, text)
+        return self._cuts[known]

@@ -21,7 +21,7 @@ from engine.data.cuts import Cuts, sure_cuts
 MAX_PIECES = 500_000  # some 100 MB
 ARROW_WORDS = 10_000  # fewer are not worth the 0.1 s that loading Arrow takes
 _LONG = 64  # bytes or characters: longer pieces hardly come again
-_NEAR = 3  # characters that tell whether a text can be cut between them
+NEAR = 3  # characters that tell whether a text can be cut between them
 # UTF-8 of whitespace beyond ASCII, and of SentencePiece's sign for a space.
 _RARE_SPACE = re.compile(
     b"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f|\x96\x81)|\xe3\x80\x80"
@@ -36,6 +36,7 @@ class PieceEncoder:
     def __init__(self, tokenizer: Tokenizer, cuts: Cuts, specials: re.Pattern[str]) -> None:
         self._tokenizer, self._cut, self._specials = tokenizer, cuts.all, specials
         self._is_cut, self._is_seam = _cut_spaces(cuts.spaces), _cut_pairs(cuts.all)
+        self._may_begin = bytes(self._is_seam.any(axis=0) | (np.arange(256) == ord(" ")))
         self._pieces: dict[str, bytes] = {}
         self._words = _Words()
         self._seams: dict[tuple[str, int], tuple[bytes, int] | None] = {}
@@ -76,8 +77,8 @@ class PieceEncoder:
 
     def is_cut(self, before: str, after: str) -> bool:
         """Whether no token goes across the seam of two texts for sure."""
-        near = before[-_NEAR:]
-        return bool(near) and self._cut.match(near + after[:_NEAR], len(near)) is not None
+        near = before[-NEAR:]
+        return bool(near) and self._cut.match(near + after[:NEAR], len(near)) is not None
 
     def joint(self, before: str, after: str) -> tuple[int, int]:
         """Where what has to be taken as one begins in `before`, and where it ends in `after`: two pieces or none."""
@@ -93,16 +94,16 @@ class PieceEncoder:
 
         `ends` are 0 and those of the texts: what stands beyond them tells nothing of a space.
         """
-        text = np.frombuffer(data + bytes(1), np.uint8)
         if not data.isascii():
-            text = text.copy()
-            for rare in _RARE_SPACE.finditer(data):
-                text[rare.start() : rare.end()] = _NO_BYTE
-        spaces = np.flatnonzero(text == ord(" "))
+            data = _RARE_SPACE.sub(lambda rare: bytes([_NO_BYTE]) * len(rare[0]), data)
+        text = np.frombuffer(data + bytes(1), np.uint8)
+        # Before most bytes no text is cut, whatever stands there.
+        here = np.flatnonzero(np.frombuffer(data.translate(self._may_begin), np.uint8))
+        byte, before = text[here], text[here - 1]
         begins = np.zeros(len(text), bool)
-        begins[spaces] = self._is_cut[text[spaces - 1], text[spaces + 1]]
+        begins[here] = (byte == ord(" ")) & self._is_cut[before, text[here + 1]]
         begins[ends - 1] = False
-        begins[1:] |= self._is_seam.take(text[:-1].astype(np.uint16) << 8 | text[1:])
+        begins[here[self._is_seam[before, byte]]] = True
         begins[ends] = True
         return np.flatnonzero(begins)
 
@@ -179,8 +180,9 @@ class _Words:
         begins = self._ends[numbers]
         sizes = self._ends[numbers + 1] - begins
         ends = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.arange(ends[-1]) + np.repeat(begins - ends[:-1], sizes)
-        return self._ids[places].tobytes(), ends
+        places = np.repeat((begins - ends[:-1]).astype(np.int32), sizes)
+        places += np.arange(len(places), dtype=np.int32)
+        return self._ids.take(places).tobytes(), ends
 
 
 def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
@@ -197,14 +199,14 @@ def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
 
 
 def _cut_pairs(cuts: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Whether two bytes tell that a text is cut between them [256 * 256], beyond ASCII none.
+    """Whether two bytes tell that a text is cut between them [256, 256], beyond ASCII none.
 
     Cuts that more characters tell are left to the pieces of words.
     """
     table = np.zeros((256, 256), bool)
     ascii_only = [*map(chr, range(128))]
     table[:128, :128] = [[cuts.match(before + after, 1) is not None for after in ascii_only] for before in ascii_only]
-    return table.ravel()
+    return table
 
 
 def _different(data: bytes, places: npt.NDArray[np.int64]) -> tuple[list[bytes], npt.NDArray[np.integer[Any]]]:

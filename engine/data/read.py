@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.data.encoding import BYTE_ORDER_MARK, MAX_LINE, TextFile
-from engine.data.problems import Problem, error
+from engine.data.encoding import BYTE_ORDER_MARK, MAX_LINE, TextFile, is_whole, whole_text
+from engine.data.problems import Problem, error, in_file
 
 _BLANK = " \t\r\n\v\f\0" + BYTE_ORDER_MARK
 
@@ -22,25 +22,58 @@ class Row:
     file: str = ""
 
 
-def read_lines(file: TextFile) -> Iterator[Row | Problem]:
-    """The rows of a JSON Lines file, streamed; a line that can't be read is a Problem in its place.
+@dataclass(frozen=True)
+class Stretch:
+    """Lines of a JSON Lines file that follow each other, `line` the number of the first. `file` is as in Row.
 
-    Blank lines are no rows.
+    Of a line that is too long the text holds one character more than a line may have.
     """
+
+    line: int
+    text: str
+    encoding: str  # of the file
+    file: str = ""
+
+    def rows(self) -> Iterator[Row | Problem]:
+        """The rows; a line that can't be read is a Problem in its place. Blank lines are no rows."""
+        if not self.file:
+            return self._rows()
+        return (
+            replace(row, file=self.file) if isinstance(row, Row) else in_file(row, self.file) for row in self._rows()
+        )
+
+    def _rows(self) -> Iterator[Row | Problem]:
+        are_whole = is_whole(self.text)
+        for line, raw in enumerate(self.text.split("\n"), self.line):
+            if len(raw) > MAX_LINE:
+                if raw.strip(_BLANK):
+                    yield huge(line)
+            elif are_whole and raw.startswith("{"):
+                yield parse_line(line, raw)
+            elif raw.strip(_BLANK):
+                text = raw.lstrip(BYTE_ORDER_MARK)
+                whole = text if are_whole else whole_text(text, line, self.encoding)
+                yield whole if isinstance(whole, Problem) else parse_line(line, whole.rstrip("\r"))
+
+
+def stretches(file: TextFile, characters: int) -> Iterator[Stretch]:
+    """A JSON Lines file, as many lines at a time as have so many characters, or one."""
     text = file.text("\n")
-    line = 0
-    while raw := text.readline(MAX_LINE + 1):
-        line += 1
-        rest = raw
-        while len(rest) > MAX_LINE and not rest.endswith("\n"):
-            rest = text.readline(MAX_LINE + 1)
-        if not raw.strip(_BLANK):
-            continue
-        if len(raw) > MAX_LINE:
-            yield huge(line)
-            continue
-        whole = file.whole(line, raw.lstrip(BYTE_ORDER_MARK))
-        yield whole if isinstance(whole, Problem) else parse_line(line, whole.rstrip("\r\n"))
+    line = 1
+    while True:
+        lines, size = [], 0
+        while size < characters and (raw := text.readline(MAX_LINE + 1)):
+            size += len(raw)
+            if len(raw) > MAX_LINE and not raw.endswith("\n"):
+                rest = raw
+                while len(rest) > MAX_LINE and not rest.endswith("\n"):
+                    rest = text.readline(MAX_LINE + 1)
+                raw += "\n"
+            lines.append(raw)
+        if not lines:
+            return
+        yield Stretch(line, "".join(lines), file.encoding)
+        line += len(lines)
 
 
 def parse_line(line: int, text: str) -> Row | Problem:
@@ -77,7 +110,40 @@ def as_row(line: int, text: str, value: Any) -> Row | Problem:
             f"Line {line} is {_JSON_NAMES[type(value)]}, not an object with named fields.",
             'Write the row as an object, for example {"prompt": "...", "completion": "..."}.',
         )
+    # Far faster than to look at each name, and never wrong where it says no: a text may hold the signs as well.
+    if text.count('":') + text.count('" :') > _names(value) and (twice := _repeated_name(text)) is not None:
+        return error(
+            line,
+            "repeated_field",
+            f"Line {line} has the field {twice[:40]!r} twice in one object; which one is meant can't be told.",
+            "Keep one of them, or give the other another name.",
+        )
     return Row(line, value)
+
+
+def _names(value: dict[str, Any]) -> int:
+    """The fields of a row and of its messages; of what is nested deeper none, which costs a closer look."""
+    count = len(value)
+    for part in value.values():
+        if type(part) is list:
+            count += sum([len(one) for one in part if type(one) is dict])
+    return count
+
+
+def _repeated_name(text: str) -> str | None:
+    """A name that an object of a JSON text has twice; None where there is none that can be found."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        names = {name for name, _ in pairs}
+        if len(names) < len(pairs):
+            found.append(next(name for name in names if sum(name == other for other, _ in pairs) > 1))
+
+    try:
+        json.loads(text, object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        return None
+    return found[0] if found else None
 
 
 def broken(line: int, at: int, column: int, cause: json.JSONDecodeError) -> Problem:

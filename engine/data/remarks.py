@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.data.conversation import Comparison, Conversation
-from engine.data.personal import NAMES, personal_data
+from engine.data.personal import NAMES, may_hold_personal_data, personal_data
 from engine.data.problems import Problem, ProblemList, in_file, line_ranges, note, warning
 from engine.data.tokenize import Example, Item, Pair, extent
 
@@ -21,35 +21,33 @@ MAX_LINES_NAMED = 20  # in one sentence
 # What no one types: controls but tab and line ends, and the sign that stands for a character that got lost.
 CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _LOST = "\ufffd"
+# In UTF-8: those of one byte, and how the others begin, as some letters do.
+_CONTROL_BYTES, _BEYOND_ASCII = bytes([*range(9), 11, 12, *range(14, 32), 127]), b"\xc2"
 
 # Answers this unlike in length: over so many times as long, and by more than so many tokens.
 _TIMES_AS_LONG = 4
 _TOKENS_LONGER = 64
 
 
-def text_remarks(row: Conversation | Comparison, specials: re.Pattern[str]) -> list[Problem]:
-    """What a person should know of a row's texts. `specials` finds the names of the model's special tokens.
+def text_remarks(rows: Sequence[Conversation | Comparison], specials: re.Pattern[str]) -> Iterator[list[Problem]]:
+    """What a person should know of each row's texts. `specials` finds the names of the model's special tokens.
 
     In a plain text special tokens are meant: no template adds them.
     """
-    line, text = row.line, _texts(row)
-    found = []
-    if (match := CONTROLS.search(text)) is not None:
-        found.append(_control(line, match[0]))
-    if _LOST in text:
-        found.append(_lost(line))
-    if (isinstance(row, Comparison) or row.kind != "text") and (match := specials.search(text)) is not None:
-        found.append(_special(line, match[0]))
-    found += (
-        note(
-            line,
-            f"personal_{kind}",
-            f"Line {line} holds what looks like {NAMES[kind]}, which the model may learn and repeat.",
-            "Replace it by an invented one, unless it is meant to be learned.",
-        )
-        for kind in personal_data(text)
-    )
-    return found
+    texts = [_texts(row) for row in rows]
+    whole = "\n".join(texts)
+    # Most signs are in no row at all: rows are looked at one by one for those alone that all of them together hold.
+    looks: list[Callable[[Conversation | Comparison, str], Iterable[Problem]]] = []
+    if _may_hold_control(whole.encode("utf-8", "surrogatepass")):
+        looks.append(_controls)
+    if _LOST in whole:
+        looks.append(_lost)
+    if specials.search(whole):
+        looks.append(lambda row, text: _specials(row, text, specials))
+    if may_hold_personal_data(whole):
+        looks.append(_personal)
+    for row, text in zip(rows, texts, strict=True):
+        yield [problem for look in looks for problem in look(row, text)]
 
 
 def remarks(item: Item) -> list[Problem]:
@@ -143,32 +141,50 @@ def _texts(row: Conversation | Comparison) -> str:
     return row.text or "\n".join([message.content + message.calls for message in row.messages])
 
 
-def _control(line: int, character: str) -> Problem:
-    return warning(
-        line,
-        "control_character",
-        f"Line {line} holds the control character U+{ord(character):04X}, which is no text.",
-        "Take it out; such characters often come from a file that was copied or converted wrongly.",
-        cure="convert",
-    )
+def _may_hold_control(data: bytes) -> bool:
+    return len(data.translate(None, _CONTROL_BYTES)) < len(data) or _BEYOND_ASCII in data
 
 
-def _lost(line: int) -> Problem:
-    return warning(
-        line,
-        "lost_character",
-        f"Line {line} holds the sign \ufffd, which stands where a character was lost.",
-        "Go back to the original and convert it from its own encoding.",
-    )
+def _controls(row: Conversation | Comparison, text: str) -> Iterator[Problem]:
+    if (match := CONTROLS.search(text)) is not None:
+        yield warning(
+            row.line,
+            "control_character",
+            f"Line {row.line} holds the control character U+{ord(match[0]):04X}, which is no text.",
+            "Take it out; such characters often come from a file that was copied or converted wrongly.",
+            cure="convert",
+        )
 
 
-def _special(line: int, name: str) -> Problem:
-    return warning(
-        line,
-        "special_token",
-        f"Line {line} holds {name[:40]!r}, the name of a special token of this model. It is learned as plain text.",
-        "Take it out if it came with the texts from another template.",
-    )
+def _lost(row: Conversation | Comparison, text: str) -> Iterator[Problem]:
+    if _LOST in text:
+        yield warning(
+            row.line,
+            "lost_character",
+            f"Line {row.line} holds the sign \ufffd, which stands where a character was lost.",
+            "Go back to the original and convert it from its own encoding.",
+        )
+
+
+def _specials(row: Conversation | Comparison, text: str, specials: re.Pattern[str]) -> Iterator[Problem]:
+    if (isinstance(row, Comparison) or row.kind != "text") and (match := specials.search(text)) is not None:
+        yield warning(
+            row.line,
+            "special_token",
+            f"Line {row.line} holds {match[0][:40]!r}, the name of a special token of this model. It is learned as "
+            "plain text.",
+            "Take it out if it came with the texts from another template.",
+        )
+
+
+def _personal(row: Conversation | Comparison, text: str) -> Iterator[Problem]:
+    for kind in personal_data(text):
+        yield note(
+            row.line,
+            f"personal_{kind}",
+            f"Line {row.line} holds what looks like {NAMES[kind]}, which the model may learn and repeat.",
+            "Replace it by an invented one, unless it is meant to be learned.",
+        )
 
 
 def _lines(lines: Sequence[int]) -> str:

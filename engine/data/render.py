@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.data.conversation import Conversation, Message
@@ -118,7 +118,7 @@ def _mask(messages: Sequence[Message]) -> tuple[tuple[Message, ...], list[_Part]
             if piece.strip() and not _REASONING.fullmatch(piece):
                 pieces[place] = f"qzContent{len(parts)}zq"
                 parts.append(_Part(number, piece))
-        masked.append(replace(message, content="".join(pieces)))
+        masked.append(message._replace(content="".join(pieces)))
     return tuple(masked), parts
 
 

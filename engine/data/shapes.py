@@ -21,6 +21,7 @@ _SPEAKERS = {
     "function_response": "tool",
 }
 _CALL = "function_call"
+_CHAT, _ANSWER = {"messages": "messages"}, {"prompt": "prompt", "completion": "completion"}
 _NAME = "\0"  # in words stands for the name of a field's column; no text that is shown there holds it
 _OF_A_PAIR = ("prompt", "chosen", "rejected")
 
@@ -32,6 +33,8 @@ def canonical(row: Row, columns: Columns) -> Row | Problem:
     is put before it. Of two answers the winner is the chosen one. What has no place in the shape is a Problem. Other
     fields stay, but for those of names that are understood: under ours they would make another row of it.
     """
+    if _is_ours(row.value, columns):
+        return row
     fields: dict[str, Any] | Problem = {field: row.value[name] for field, name in columns.items() if name in row.value}
     if not fields:
         return row
@@ -54,6 +57,17 @@ def canonical(row: Row, columns: Columns) -> Row | Problem:
 def _others(row: Row, columns: Columns) -> dict[str, Any]:
     used = columns.values()
     return {name: part for name, part in row.value.items() if name not in used and not is_known(name)}
+
+
+def _is_ours(value: Mapping[str, Any], columns: Columns) -> bool:
+    """Whether there is nothing to translate for sure, as in most rows: found at a fifth of the cost."""
+    if columns == _CHAT:
+        turns = value.get("messages")
+        return type(turns) is list and all(type(turn) is dict and _is_plain(turn) for turn in turns)
+    if columns == _ANSWER:
+        texts = value.get("prompt"), value.get("completion")
+        return all(_is_text(text) and not _looks_like_turns(text) for text in texts)
+    return False
 
 
 class _MisfitError(Exception):

@@ -9,7 +9,7 @@ contents in no other way must write every such conversation of the same roles ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any
@@ -51,12 +51,15 @@ class Layout:
             [contents[number] + after for number, after in zip(self.order, self.literals[1:], strict=True)]
         )
 
-    def fits(self, contents: Sequence[str]) -> bool:
-        """Whether the layout holds for these contents, of all messages in order."""
+    def fits(self, contents: Sequence[str], held: Collection[str]) -> bool:
+        """Whether the layout holds for these contents, of all messages in order.
+
+        `held` are those of `absent` that any content may hold: a look at many texts at once leaves few.
+        """
         for text in contents:
             if not text or text.isspace() or (self.stripped and (text[0].isspace() or text[-1].isspace())):
                 return False
-            for word in self.absent:
+            for word in held:
                 if word in text:
                     return False
         return True

@@ -16,14 +16,15 @@ from engine.data.documents import PASSAGE, read_passages
 from engine.data.encoding import TextFile, open_bytes
 from engine.data.folders import DOCUMENTS, FORMATS, TABLES, folder_parts
 from engine.data.problems import Problem, in_file, note
-from engine.data.read import Row, read_lines
-from engine.data.shapes import canonical
+from engine.data.read import Row, Stretch, stretches
+from engine.data.shaping import Shaper
 from engine.data.tables import read_table
 from engine.data.thumbs import paired, verdict
 from engine.errors import EngineError
 
 _PEEKED_ROWS = 200
 _PEEKED_BYTES = 8 * 1024**2
+_STREAMED = 2048  # characters of a file's lines at a time, where rows are streamed
 
 _INSTEAD = {
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "Save the sheet as CSV in the program that it is from."),
@@ -45,9 +46,8 @@ class Source:
     """Rows of one file, or of those of a folder, told apart by `Row.file`.
 
     `columns` maps our fields to the file's columns, as they were given or guessed from the first rows ({}: no
-    shape was found); rows that differ are guessed by their own names unless the columns were given.
-    `column_names` are those of the first rows. `notes` are on the files as a whole and stand for no row; some are
-    known only once all rows are read.
+    shape was found). `column_names` are those of the first rows. `notes` are on the files as a whole and stand for no
+    row; some are known only once all rows are read.
     """
 
     def __init__(self, files: tuple[Path, ...], columns: str, passage: int, is_folder: bool) -> None:
@@ -55,19 +55,21 @@ class Source:
         self.bytes_total = sum(_size(file) for file in files)
         self.bytes_done = 0
         self.notes = list(filter(None, map(_utf_16, files)))
-        self._is_table = files[0].suffix.lower() in TABLES
+        self.shaper = Shaper({}, bool(columns.strip()), is_table=files[0].suffix.lower() in TABLES)
         peeked = self._peek()
         self.column_names = tuple(dict.fromkeys(name for row in peeked for name in row.value))
-        self._is_given = bool(columns.strip())
-        if self._is_given:
-            self.columns = parse_columns(columns, self.column_names, files[0].name)
+        if self.shaper.are_given:
+            self.shaper.columns = parse_columns(columns, self.column_names, files[0].name)
         else:
-            common = Counter(self._names(row) for row in peeked).most_common(1)
-            self.columns = guess(common[0][0]) if common else {}
-        self._has_thumbs = self._is_given or self._are_verdicts(peeked)
+            common = Counter(self.shaper.names(row) for row in peeked).most_common(1)
+            self.shaper.columns = guess(common[0][0]) if common else {}
+        self._has_thumbs = self.shaper.are_given or self._are_verdicts(peeked)
         if "label" in self.columns and not self._has_thumbs:
             del self.columns["label"]
-        self._guesses: dict[tuple[str, ...], Columns] = {}
+
+    @property
+    def columns(self) -> Columns:
+        return self.shaper.columns
 
     def rows(self) -> Iterator[Row | Problem]:
         """All rows in the files' order, streamed, in a shape that is checked; an error stands for a row.
@@ -75,18 +77,33 @@ class Source:
         What has no shape comes as it is. EngineError where the disk fails.
         """
         if "label" in self.columns:
-            return paired(self._raw_rows(), self.columns, self._is_given, self._tell)
-        return (row if isinstance(row, Problem) else self._shaped(row) for row in self._raw_rows())
+            return paired(self._raw_rows(), self.columns, self.shaper.are_given, self._tell)
+        return (row if isinstance(row, Problem) else self.shaper.shaped(row) for row in self._raw_rows())
+
+    def portions(self, characters: int) -> Iterator[Row | Problem | Stretch]:
+        """The same, but lines of JSON as they are, so many characters at a time; `shaper` reads them."""
+        if "label" in self.columns:
+            yield from self.rows()
+            return
+        for one in self._raw(characters):
+            yield self.shaper.shaped(one) if isinstance(one, Row) else one
 
     def _raw_rows(self) -> Iterator[Row | Problem]:
+        for one in self._raw(_STREAMED):
+            if isinstance(one, Stretch):
+                yield from one.rows()
+            else:
+                yield one
+
+    def _raw(self, characters: int) -> Iterator[Row | Problem | Stretch]:
         done = 0
         for path in self.files:
-            file, rows = _opened(path, self._passage)
+            file, held = _opened(path, self._passage, characters)
             with closing(file):
                 try:
-                    for row in rows:
+                    for one in held:
                         self.bytes_done = done + file.tell()
-                        yield self._of_file(path, row)
+                        yield self._of_file(path, one)
                 except OSError as cause:
                     raise EngineError(
                         f"The data {path.name} can't be read on: {cause.strerror or cause}.",
@@ -95,17 +112,18 @@ class Source:
             done += _size(path)
             self.bytes_done = done
 
-    def _of_file(self, path: Path, row: Row | Problem) -> Row | Problem:
+    def _of_file(self, path: Path, one: Row | Problem | Stretch) -> Row | Problem | Stretch:
         if not self._is_folder:
-            return row
-        return Row(row.line, row.value, path.name) if isinstance(row, Row) else in_file(row, path.name)
+            return one
+        return in_file(one, path.name) if isinstance(one, Problem) else replace(one, file=path.name)
 
     def _tell(self, found: Problem) -> None:
         """One more of `notes`, in place of the one of the same kind that an earlier reading told."""
         self.notes = [*(one for one in self.notes if one.code != found.code), found]
 
     def _peek(self) -> list[Row]:
-        file, rows = _opened(self.files[0], self._passage)
+        file, held = _opened(self.files[0], self._passage, _STREAMED)
+        rows = (row for one in held for row in (one.rows() if isinstance(one, Stretch) else (one,)))
         peeked = []
         with closing(file):
             for row in islice(rows, _PEEKED_ROWS):
@@ -114,26 +132,6 @@ class Source:
                 if file.tell() > _PEEKED_BYTES:
                     break
         return peeked
-
-    def _names(self, row: Row) -> tuple[str, ...]:
-        """The names of the fields that hold something: a table has no other sign for nothing than an empty cell."""
-        nothing = (None, "") if self._is_table else (None,)
-        return tuple([name for name, value in row.value.items() if value not in nothing])
-
-    def _shaped(self, row: Row) -> Row | Problem:
-        columns = self._columns_of(row)
-        if self._is_table and columns and "" in row.value.values():
-            held = {name: cell for name, cell in row.value.items() if cell or name in columns.values()}
-            row = replace(row, value=held)
-        return canonical(row, columns)
-
-    def _columns_of(self, row: Row) -> Columns:
-        if self._is_given:
-            return self.columns
-        names = self._names(row)
-        if names not in self._guesses:
-            self._guesses[names] = guess(names) or guess(row.value) or self.columns
-        return self._guesses[names]
 
     def _are_verdicts(self, rows: list[Row]) -> bool:
         name = self.columns.get("label", "")
@@ -168,7 +166,7 @@ def _utf_16(path: Path) -> Problem | None:
     return note(0, "utf_16", f"The file {path.name} is UTF-16 text and was read as that.", "Nothing needs to be done.")
 
 
-def _opened(path: Path, passage: int) -> tuple[_File, Iterator[Row | Problem]]:
+def _opened(path: Path, passage: int, characters: int) -> tuple[_File, Iterator[Row | Problem | Stretch]]:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise EngineError(
@@ -187,4 +185,4 @@ def _opened(path: Path, passage: int) -> tuple[_File, Iterator[Row | Problem]]:
     if suffix in DOCUMENTS:
         return file, read_passages(file, passage, is_markdown=suffix != ".txt")
     is_array = looks_like_array(file.head(), name_says_json=suffix == ".json")
-    return file, read_array(file) if is_array else read_lines(file)
+    return file, read_array(file) if is_array else stretches(file, characters)

@@ -110,17 +110,14 @@ class StoreWriter:
 
     def add(self, block: Block) -> None:
         """The next rows of the data."""
-        self._write("lines", np.minimum(np.array(block.lines, np.int64), 2**31 - 1).astype(np.int32))
-        self._write("numbers", np.array(block.numbers, np.int32) + np.int32(self._rows))
-        self._rows += len(block.lines)
-        for name, values in (("common", block.common), ("ranges", block.ranges)):
-            self._write(name, np.array(values, np.int32))
+        self._write("numbers", np.frombuffer(block.numbers, np.int32) + np.int32(self._rows))
+        self._rows += block.rows
         for name, sizes in (("ends", block.sizes), ("range_ends", block.range_sizes), ("text_ends", block.text_sizes)):
-            ends = self._ends[name] + np.cumsum(sizes, dtype=np.int64)
+            ends = self._ends[name] + np.cumsum(np.frombuffer(sizes, np.int32), dtype=np.int64)
             self._ends[name] = int(ends[-1]) if len(ends) else self._ends[name]
             self._write(name, ends)
-        for name in ("prompts", "contents", "ids", "texts"):
-            self._write(name, b"".join(getattr(block, name)))
+        for name in ("lines", "common", "ranges", "prompts", "contents", "ids", "texts"):
+            self._write(name, getattr(block, name))
 
     def finish(self, meta: dict[str, Any], key: str | None) -> Store:
         """The store, kept under `key` if one is given."""

@@ -6,6 +6,7 @@ import pytest
 from engine import attention, attention_arithmetic, attention_kernel, heads, layer_peaks, peaks
 from engine.attention import Sight, attend, backward, forward, inner_product
 from engine.backend import mx
+from engine.config import TrainConfig
 from engine.spans import Forest, is_visible, plain
 
 # float32 against float64 over sums of up to 300 terms of order one: 1e-5 is some hundred roundings.
@@ -87,7 +88,7 @@ def test_output_and_gradients(layout, heads, kv_heads, window, monkeypatch):
     output, sums = forward(*arrays, sight)
     check(output, backward(*arrays, sums, inner_product(of_output, output), of_output, sight))
     # What a GPU does, block by block, is right on the CPU too.
-    monkeypatch.setattr(attention_kernel, "_SIZES", (96,))
+    monkeypatch.setattr(attention_kernel, "SIZES", (96,))
     for row, forest in enumerate(forests):
         part = [array[row : row + 1] for array in (*arrays, of_output)]
         for now in (True, False):
@@ -151,5 +152,18 @@ def test_padding_behind_a_row_changes_nothing():
 def test_the_estimate_knows_the_engine_s_sizes():
     assert layer_peaks.ATTENTION_BLOCK == attention_arithmetic.BLOCK
     assert layer_peaks.FUSED_HEAD_DIM == attention.FUSED_HEAD_DIM
+    assert layer_peaks.FUSED_LENGTHS == attention_kernel.CUDA_LENGTHS
+    limits = layer_peaks.BLOCK_SIZES, layer_peaks.BLOCK_SCORES_BYTES
+    assert limits == (attention_kernel.SIZES, attention_kernel.SCORES_BYTES)
     known = peaks.FUSED_LOGITS_CPU, peaks.FUSED_LOGITS_GPU, peaks.HEAD_BLOCK
     assert known == (heads.FUSED_LOGITS_CPU, heads.FUSED_LOGITS_GPU, heads.HeadPlan.block)
+
+
+@pytest.mark.parametrize(("rows", "length"), [(1, 2047), (1, 700), (4, 799), (2, 1999), (16, 100)])
+@pytest.mark.parametrize("heads", [2, 32])
+def test_the_estimate_knows_the_scores_of_a_block(rows, length, heads):
+    queries = mx.zeros((1, heads, rows * length, 64), mx.bfloat16)
+    blocks = attention_kernel.blocks_for(queries, packed(*[length] * rows), None)
+    found = attention_kernel.scores_bytes(blocks, heads)
+    config = TrainConfig.from_mapping({"batch_size": rows})
+    assert layer_peaks.block_scores(heads, config, length, queries.nbytes) == found

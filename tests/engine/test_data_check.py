@@ -150,7 +150,7 @@ def test_half_a_character_in_arguments_of_a_tool_is_a_problem():
 
 
 def remark_codes(value, objective="sft"):
-    return [(found.severity, found.code) for found in text_remarks(examine(Row(7, value), objective), SPECIALS)]
+    return [(found.severity, found.code) for found in next(text_remarks([examine(Row(7, value), objective)], SPECIALS))]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_is_odd_in_a_text_is_told(answer, codes):
     )
     # No template marks the ends of a plain text: there special tokens are meant.
     assert remark_codes({"text": answer}) == [found for found in codes if found[1] != "special_token"]
-    for problem in text_remarks(examine(Row(7, {"prompt": "a", "completion": answer})), SPECIALS):
+    for problem in next(text_remarks([examine(Row(7, {"prompt": "a", "completion": answer}))], SPECIALS)):
         assert problem.line == 7
         assert problem.message.startswith("Line 7 ")
         assert problem.message.endswith(".")

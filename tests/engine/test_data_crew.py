@@ -1,6 +1,5 @@
 """A file that several processes share comes out as one process makes it, whatever becomes of the others."""
 
-import itertools
 import json
 import os
 import random
@@ -11,13 +10,18 @@ from tokenizer_folders import chatml
 
 from engine.data import crew as crews
 from engine.data import load_dataset, load_tokenizer, open_source
+from engine.data.blocks import BlockMaker
 from engine.data.crew import SHARED_BYTES, Crew
+from engine.data.shaping import Shaper
 from engine.data.store import cache_folder
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }} {{ strftime_now('%H:%M:%S.%f') }}\n{{ m.content }}<|im_end|>\n"
     "{% endfor %}"
 )
+
+
+SHAPER = Shaper({"prompt": "prompt", "completion": "completion"}, are_given=False, is_table=False)
 
 
 @pytest.fixture(autouse=True)
@@ -50,10 +54,10 @@ def write(path, count):
     return path
 
 
-def parts_of(path, size=40):
-    """The file's rows in parts, and the number of each as the bytes read."""
-    rows = open_source(path).rows()
-    return [(part, number) for number, part in enumerate(iter(lambda: list(itertools.islice(rows, size)), []))]
+def parts_of(path, size=1500):
+    """The file in parts, every other one as lines that are still to be read; the number of each as the bytes read."""
+    stretches = open_source(path).portions(size)
+    return [(SHAPER.rows(one) if number % 2 else one, number) for number, one in enumerate(stretches)]
 
 
 def handed_out(crew, parts, send=lambda number: None):
@@ -67,7 +71,7 @@ def handed_out(crew, parts, send=lambda number: None):
 
 def blocks(tokenizer, parts, size, ends=None):
     """What a crew makes, and how much each worker took part; the first one gets the signal that `ends` names."""
-    with Crew(tokenizer, "sft", "all", size) as crew:
+    with Crew(BlockMaker(tokenizer, "sft", "all", SHAPER), size) as crew:
 
         def send(number):
             if ends and number in (0, 5):  # it stands still, with parts of its own, before it ends
@@ -106,7 +110,7 @@ def test_a_worker_with_other_files_takes_no_part(tokenizer, tmp_path):
 
 def test_no_worker_and_no_file_outlives_the_crew(tokenizer, tmp_path):
     parts = parts_of(write(tmp_path / "a.jsonl", 400))
-    with Crew(tokenizer, "sft", "all", SHARED_BYTES) as crew:
+    with Crew(BlockMaker(tokenizer, "sft", "all", SHAPER), SHARED_BYTES) as crew:
         next(crew.blocks(handed_out(crew, parts)))
     assert [worker.process.poll() for worker in crew.workers] == [-signal.SIGKILL] * 2
     assert list(cache_folder().iterdir()) == []

@@ -11,6 +11,7 @@ from engine.config import TrainConfig
 from engine.data import (
     Problem,
     Rows,
+    building,
     load_dataset,
     load_rows,
     load_tokenizer,
@@ -155,7 +156,8 @@ def test_the_format_is_named(tokenizer, tmp_path):
     assert load_dataset(write(tmp_path / "a.jsonl", [{"text": "a"}]), tokenizer, 99).format == "text"
 
 
-def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path):
+def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "BYTES", 1)  # a line at a time
     path = write(tmp_path / "a.jsonl", [{"text": f"row {n}"} for n in range(20)])
     told = []
     load_dataset(path, tokenizer, 99, progress=lambda done, total: told.append((done, total)))

@@ -132,10 +132,25 @@ def test_half_characters_are_problems(tmp_path, text):
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        b'{"text": "a", "text": "b"}',
+        b'{"prompt": "a", "completion":"b", "prompt" : "a"}',
+        b'{"messages": [{"role": "user", "content": "a", "role": "assistant"}]}',
+        b'{"text": "a", "about": {"by": {"name": 1, "name": 2}}}',
+    ],
+)
+def test_a_name_that_comes_twice_is_a_problem(tmp_path, line):
+    problem = only_problem(tmp_path, line)
+    assert problem.code == "repeated_field"
+    assert any(f"'{name}'" in problem.message for name in ("text", "prompt", "role", "name"))
+
+
+@pytest.mark.parametrize(
     ("line", "value"),
     [
         (b'{"text": "\\ud83d\\ude00"}', {"text": "😀"}),
-        (b'{"text": "a", "text": "b"}', {"text": "b"}),
+        (b'{"text": "a", "about": {"text": "\\":"}}', {"text": "a", "about": {"text": '":'}}),
         (b'{"text": "a", "score": Infinity}', {"text": "a", "score": float("inf")}),
     ],
 )

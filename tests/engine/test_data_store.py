@@ -16,6 +16,7 @@ from engine.data import (
     Conversation,
     Message,
     Problem,
+    building,
     load_dataset,
     load_rows,
     load_tokenizer,
@@ -185,9 +186,9 @@ def test_what_a_template_asks_of_contents_is_noted():
     assert layout.absent == {"</think>"}
     assert layout.stripped
     assert layout.literals == ("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>\n")
-    assert layout.fits(["a", "b"])
+    assert layout.fits(["a", "b"], layout.absent)
     for contents in (["a ", "b"], ["a", "x</think>b"], ["", "b"]):
-        assert not layout.fits(contents)
+        assert not layout.fits(contents, layout.absent)
 
 
 def write(path, rows):
@@ -371,7 +372,8 @@ def test_the_cache_is_bounded_and_the_oldest_goes_first(tokenizers, tmp_path, mo
     assert len(kept[0].ids)
 
 
-def test_a_stopped_reading_is_not_kept(tokenizers, tmp_path):
+def test_a_stopped_reading_is_not_kept(tokenizers, tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "BYTES", 1)  # a line at a time
     path = write(tmp_path / "a.jsonl", [{"text": f"The mill {n}."} for n in range(9)])
     answers = iter([False] * 4 + [True])
     dataset = load_dataset(path, tokenizers["smollm2"], 50, stop=lambda: next(answers))

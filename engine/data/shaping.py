@@ -1,0 +1,52 @@
+"""Rows of a file in one shape, by the columns that were found or chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from engine.data.columns import Columns, guess
+from engine.data.problems import Problem
+from engine.data.read import Row, Stretch
+from engine.data.shapes import canonical
+
+# Rows in a shape that is checked, or the lines that they are still in.
+Held = Sequence[Row | Problem] | Stretch
+
+
+@dataclass
+class Shaper:
+    """`columns` maps our fields to the file's columns. Rows that differ are guessed by their own names, unless the
+    columns `are_given`. In a table an empty cell is nothing.
+    """
+
+    columns: Columns
+    are_given: bool
+    is_table: bool
+    _guesses: dict[tuple[str, ...], Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def rows(self, held: Held) -> Sequence[Row | Problem]:
+        """The rows of a file's lines in such a shape; rows as they are: they have theirs."""
+        if not isinstance(held, Stretch):
+            return held
+        return [row if isinstance(row, Problem) else self.shaped(row) for row in held.rows()]
+
+    def shaped(self, row: Row) -> Row | Problem:
+        """The row in a shape that is checked; as it is where it has none."""
+        columns = self.columns if self.are_given else self._columns_of(row)
+        if self.is_table and columns and "" in row.value.values():
+            held = {name: cell for name, cell in row.value.items() if cell or name in columns.values()}
+            row = replace(row, value=held)
+        return canonical(row, columns)
+
+    def names(self, row: Row) -> tuple[str, ...]:
+        """The names of the fields that hold something: a table has no other sign for nothing than an empty cell."""
+        if self.is_table:
+            return tuple([name for name, value in row.value.items() if value is not None and value != ""])
+        return tuple([name for name, value in row.value.items() if value is not None])
+
+    def _columns_of(self, row: Row) -> Columns:
+        names = self.names(row)
+        if names not in self._guesses:
+            self._guesses[names] = guess(names) or guess(row.value) or self.columns
+        return self._guesses[names]
