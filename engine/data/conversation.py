@@ -83,9 +83,9 @@ def fingerprint(row: Conversation | Comparison) -> bytes:
     parts: list[str] = []
     for side in row.sides:
         parts += (str(side.context), side.tools, side.text)
-        for role, content, calls, _, _ in side.messages:
+        for role, content, calls, _, is_context in side.messages:
             parts += (role, content, calls)
-        if silent := [number for number, turn in enumerate(side.messages) if turn.is_context]:
-            parts.append(str(silent))
+            if is_context:
+                parts.append("context")  # nobody's role
     lengths = ",".join(map(str, map(len, parts)))  # or texts could be cut up in two ways
     return hashlib.blake2b("\0".join([lengths, *parts]).encode(), digest_size=16).digest()
