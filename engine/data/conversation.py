@@ -87,5 +87,7 @@ def fingerprint(row: Conversation | Comparison) -> bytes:
             parts += (role, content, calls)
             if is_context:
                 parts.append("context")  # nobody's role
-    lengths = ",".join(map(str, map(len, parts)))  # or texts could be cut up in two ways
-    return hashlib.blake2b("\0".join([lengths, *parts]).encode(), digest_size=16).digest()
+    said = "\0".join(parts)
+    if said.count("\0") >= len(parts):  # it could be cut up in two ways
+        said = "\0".join([",".join(map(str, map(len, parts))), said])
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()

@@ -112,8 +112,9 @@ def _plain_message(value: Any) -> Message | None:
     if not isinstance(value, dict) or (len(value) > 2 and not _MORE.isdisjoint(value)):
         return None
     role, content = value.get("role"), value.get("content")
-    if role in ("user", "assistant", "system") and isinstance(content, str) and _VISIBLE.search(content):
-        return Message(role, content)
+    if role in ("user", "assistant", "system") and isinstance(content, str):
+        # Most contents begin with a letter, which is seen at a fifth of the cost.
+        return Message(role, content) if content[:1].isalnum() or _VISIBLE.search(content) else None
     return None
 
 

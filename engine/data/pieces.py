@@ -36,7 +36,7 @@ class PieceEncoder:
     def __init__(self, tokenizer: Tokenizer, cuts: Cuts, specials: re.Pattern[str]) -> None:
         self._tokenizer, self._cut, self._specials = tokenizer, cuts.all, specials
         self._is_cut, self._is_seam = _cut_spaces(cuts.spaces), _cut_pairs(cuts.all)
-        self._may_begin = bytes(self._is_seam.any(axis=0) | (np.arange(256) == ord(" ")))
+        self._may_begin = bytes(self._is_seam.reshape(256, 256).any(axis=0) | (np.arange(256) == ord(" ")))
         self._pieces: dict[str, bytes] = {}
         self._words = _Words()
         self._seams: dict[tuple[str, int], tuple[bytes, int] | None] = {}
@@ -98,12 +98,12 @@ class PieceEncoder:
             data = _RARE_SPACE.sub(lambda rare: bytes([_NO_BYTE]) * len(rare[0]), data)
         text = np.frombuffer(data + bytes(1), np.uint8)
         # Before most bytes no text is cut, whatever stands there.
-        here = np.flatnonzero(np.frombuffer(data.translate(self._may_begin), np.uint8))
-        byte, before = text[here], text[here - 1]
+        here = np.flatnonzero(np.frombuffer(data.translate(self._may_begin), bool))
+        byte, before = text[here], text[here - 1].astype(np.uint16) << 8
         begins = np.zeros(len(text), bool)
-        begins[here] = (byte == ord(" ")) & self._is_cut[before, text[here + 1]]
+        begins[here] = (byte == ord(" ")) & self._is_cut.take(before | text[here + 1])
         begins[ends - 1] = False
-        begins[here[self._is_seam[before, byte]]] = True
+        begins[here[self._is_seam.take(before | byte)]] = True
         begins[ends] = True
         return np.flatnonzero(begins)
 
@@ -186,7 +186,7 @@ class _Words:
 
 
 def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Whether a text is cut before a space that stands between two bytes of it [256, 256]: all that `spaces` look at.
+    """Whether a text is cut before a space that stands between two bytes of it [256 * 256]: all that `spaces` look at.
 
     Beyond ASCII all characters but rare spaces are of one sort.
     """
@@ -195,18 +195,18 @@ def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     sort = np.minimum(np.arange(256), 128)
     is_cut: npt.NDArray[np.bool_] = table[np.ix_(sort, sort)]
     is_cut[_NO_BYTE] = is_cut[:, _NO_BYTE] = False
-    return is_cut
+    return is_cut.ravel()
 
 
 def _cut_pairs(cuts: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Whether two bytes tell that a text is cut between them [256, 256], beyond ASCII none.
+    """Whether two bytes tell that a text is cut between them [256 * 256], beyond ASCII none.
 
     Cuts that more characters tell are left to the pieces of words.
     """
     table = np.zeros((256, 256), bool)
     ascii_only = [*map(chr, range(128))]
     table[:128, :128] = [[cuts.match(before + after, 1) is not None for after in ascii_only] for before in ascii_only]
-    return table
+    return table.ravel()
 
 
 def _different(data: bytes, places: npt.NDArray[np.int64]) -> tuple[list[bytes], npt.NDArray[np.integer[Any]]]:

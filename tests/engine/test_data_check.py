@@ -4,8 +4,8 @@ import re
 import numpy as np
 import pytest
 
-from engine.data import Message, Problem, Row, examine
-from engine.data.conversation import fingerprint
+from engine.data import Problem, Row, examine
+from engine.data.conversation import Conversation, Message, fingerprint
 from engine.data.personal import personal_data
 from engine.data.problems import TOLD, ProblemList, error, in_file, line_ranges, lines_in_words, note, warning
 from engine.data.remarks import duplicates, in_both, one_sided_lengths, text_remarks
@@ -320,6 +320,13 @@ def test_a_fingerprint_tells_what_a_row_says_and_not_how_it_is_written():
     prints = {fingerprint(examine(Row(1, value))) for value in [chat, *others]}
     assert len(prints) == 6
     assert all(len(one) == 16 for one in prints)
+
+
+def test_a_zero_in_a_text_doesn_t_make_two_messages_of_it():
+    turns = [Message("user", "a"), Message("assistant", "b"), Message("user", "c"), Message("assistant", "d")]
+    joined = [turns[0], Message("assistant", "\0".join(["b", "", "user", "c", "", "assistant", "d"]))]
+    apart, together = (fingerprint(Conversation(1, "messages", tuple(said), "")) for said in (turns, joined))
+    assert apart != together
 
 
 @pytest.mark.parametrize(
