@@ -308,9 +308,10 @@ def test_what_a_foreign_row_holds_beside_its_shape_is_read_or_named(row, more, o
     value = {**row, **more}
     columns = guess([name for name, part in value.items() if part is not None]) or guess(value)
     found = canonical(Row(3, value), columns)
-    if isinstance(found, Problem):
-        assert (found.line, found.severity, found.cure) == (3, "error", "skip")
-        assert found.message.startswith("Line 3 ")
+    checked = found if isinstance(found, Problem) else examine(found, objective)
+    if isinstance(checked, Problem):
+        assert (checked.line, checked.severity, checked.cure) == (3, "error", "skip")
+        assert checked.message.startswith("Line 3")
         return
     texts = "\n".join(said_by(found.value))
     for field in {"input", "system", "history"} & columns.keys():
@@ -319,7 +320,6 @@ def test_what_a_foreign_row_holds_beside_its_shape_is_read_or_named(row, more, o
         assert all(text in texts for text in texts_in(part))
     if "id" in value:
         assert found.value["id"] is value["id"]
-    assert examine(found, objective).line == 3
 
 
 @settings(max_examples=200)
