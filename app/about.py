@@ -45,7 +45,8 @@ class About(QDialog):
         super().__init__(parent)
         self.setWindowTitle(f"About {product.NAME}")
         self._licences: list[Licence] = []
-        self._waiting: Iterator[Licence] = iter(())
+        self._waiting: Iterator[Licence] = shipped()
+        self._complete = False
         self._picture = QLabel()
         self._picture.setPixmap(QIcon(str(places.ICON)).pixmap(QSize(_ICON, _ICON), self.devicePixelRatioF()))
         self._picture.setAccessibleName("Tunesmith's icon")
@@ -70,9 +71,8 @@ class About(QDialog):
         return self._gathering.isActive()
 
     def open_again(self) -> None:
-        """Shows it, in front; the licences are gathered the first time."""
-        if not self._licences:
-            self._waiting = shipped()
+        """Shows it, in front; the licences are gathered the first time, or on from where it was closed."""
+        if not self._complete:
             self._gathering.start()
         self.show()
         self.raise_()
@@ -115,6 +115,7 @@ class About(QDialog):
     def _take_next(self) -> None:
         licence = next(self._waiting, None)
         if licence is None:
+            self._complete = True
             self._gathering.stop()
         else:
             insort(self._licences, licence, key=_place)

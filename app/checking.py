@@ -16,11 +16,12 @@ _SETTLE_MS = 250
 
 def check_arguments(config: TrainConfig) -> list[str]:
     """What `check`, `preview` and `fix` need to know of the settings."""
+    # Names that people give stand behind "=": alone, one that begins with a dash would be taken for a flag.
     arguments = [
-        config.data, "--model", config.model, "--max-length", str(config.max_length),
+        config.data, f"--model={config.model}", "--max-length", str(config.max_length),
         "--objective", config.objective, "--sft-scope", config.sft_scope, "--trained-turns", config.trained_turns,
     ]  # fmt: skip
-    return arguments + (["--columns", config.columns] if config.columns else [])
+    return arguments + ([f"--columns={config.columns}"] if config.columns else [])
 
 
 class DataCheck(QObject):
@@ -51,7 +52,7 @@ class DataCheck(QObject):
         arguments: list[str] = []
         if config.data and possible:
             arguments = ["check", *check_arguments(config), "--seed", str(config.seed), "--json"]
-            arguments += ["--valid", config.valid] if config.valid else []
+            arguments += [f"--valid={config.valid}"] if config.valid else []
         if arguments == self._wanted:
             return
         if (about := (config.data, config.objective, config.columns)) != self._about:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.remedysearch import Question, RemedySearch
+from app.remedysearch import RemedySearch
 from engine import architecture, estimate, machine
 from engine.calibration import NO_CORRECTION, Correction, correction_for
 from engine.config import TrainConfig
@@ -88,7 +88,7 @@ class Outlook(QObject):
         """The plan for other settings of the same model and rows of `longest` tokens; the leanest where none fits."""
         if self._architecture is None or self.problem:
             return None
-        found = estimate.plans(self._architecture[1], config, longest, self.budget_bytes, self.correction)
+        found = estimate.plans(self._case(self._architecture[1], config, longest))
         taken = self._taken(config, found, estimate.suggest(found, self.budget_bytes))
         return taken or min(found, key=lambda plan: plan.peak_bytes)
 
@@ -108,14 +108,16 @@ class Outlook(QObject):
             self._architecture = folder, architecture.architecture(folder)
         shape = self._architecture[1]
         self.correction = correction_for(shape, config)
-        self.plans = estimate.plans(shape, config, self.longest, self.budget_bytes, self.correction)
+        self.plans = estimate.plans(self._case(shape, config, self.longest))
         self.suggestion = estimate.suggest(self.plans, self.budget_bytes)
+
+    def _case(self, shape: architecture.Architecture, config: TrainConfig, longest: int) -> estimate.Case:
+        return estimate.Case(shape, config, longest, self.budget_bytes, self.correction)
 
     def _seek_remedies(self, config: TrainConfig) -> None:
         """Those of a moment ago stand until the new ones are there, unless something fits now."""
         if self.nothing_fits and self._architecture:
-            shape = self._architecture[1]
-            self._search.ask(Question(shape, config, self.longest, self.budget_bytes, self.correction))
+            self._search.ask(self._case(self._architecture[1], config, self.longest))
         else:
             self.remedies = []
             self._search.ask(None)

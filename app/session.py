@@ -193,8 +193,8 @@ class Session(QObject):
         check = self.check.result
         if not self.config.data:
             return Standing(State.NEEDS_YOU, "Choose data to start.")
-        if self.check.failure:
-            return Standing(State.WRONG, self.check.failure.message)
+        if failure := self.check.failure:
+            return Standing(State.NEEDS_YOU if failure.kind == "stopped" else State.WRONG, failure.message)
         if self.check.busy:
             return Standing(State.BUSY, "Looking at the data.")
         if check is None:

@@ -91,8 +91,8 @@ class Talk(QObject):
             self.changed.emit()
 
     def _start(self) -> None:
-        adapter = ["--adapter", str(self.adapter)] if self.adapter else []
-        self._process = start_process(self, "talk", "--model", self.model, *adapter)
+        adapter = [f"--adapter={self.adapter}"] if self.adapter else []
+        self._process = start_process(self, "talk", f"--model={self.model}", *adapter)
         self._process.readyReadStandardOutput.connect(self._read)
         self._process.finished.connect(self._died)
         self._process.errorOccurred.connect(self._could_not_start)

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import viewing, words
+from app import focus, viewing, words
 from app.bar import BottomBar
 from app.help import Help
 from app.menus import Menus
@@ -150,6 +150,9 @@ class MainWindow(QMainWindow):
         self._page().notices.show_notice(self.help.crash(trace), "crash")
 
     # -- Qt's own events
+
+    def focusNextPrevChild(self, next: bool) -> bool:
+        return focus.move(self, forward=next)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if _dropped(event):

@@ -201,11 +201,11 @@ def corrected(one: Truth, correction: Correction) -> int:
 def check_suggestion(folder: Path, shape: Architecture, model: str) -> tuple[object, ...]:
     """A budget between two plans: what the suggestion and the next faster plan really take of it."""
     config = Cell(model, "sft", 1, LONGEST, Variant(0, 0, 0, False)).config
-    plenty = estimate.plans(shape, config, LONGEST, 1000 * GB)
+    plenty = estimate.plans(estimate.Case(shape, config, LONGEST, 1000 * GB))
     fastest = min(plenty, key=lambda one: one.cost)
     budget = round(0.97 * fastest.peak_bytes)
     chosen = min(
-        (one for one in estimate.plans(shape, config, LONGEST, budget) if one.peak_bytes <= budget),
+        (one for one in estimate.plans(estimate.Case(shape, config, LONGEST, budget)) if one.peak_bytes <= budget),
         key=lambda one: one.cost,
     )
     took = [

@@ -21,6 +21,17 @@ from engine.plans import Variant, cost, row_limit, segment_sizes, variants
 
 
 @dataclass(frozen=True)
+class Case:
+    """What plans are made for: a model, settings, rows of up to `longest` tokens, a budget, and what was measured."""
+
+    shape: Architecture
+    config: TrainConfig
+    longest: int
+    budget_bytes: int
+    correction: Correction = NO_CORRECTION
+
+
+@dataclass(frozen=True)
 class Plan:
     """A way to walk a step, its `cost` in time against other plans, and what its phases take before any correction."""
 
@@ -92,20 +103,14 @@ def plan(
     )
 
 
-def plans(
-    shape: Architecture,
-    config: TrainConfig,
-    longest: int,
-    budget_bytes: int,
-    correction: Correction = NO_CORRECTION,
-) -> list[Plan]:
+def plans(case: Case) -> list[Plan]:
     """A plan for each segment size: the fastest that fits the budget, or the leanest. The whole model comes last."""
-
+    shape, config, longest = case.shape, case.config, case.longest
     known = Sizes.of(shape, config, longest)
 
     def best(size: int) -> Plan:
-        weighed = [plan(shape, config, longest, one, correction, known) for one in variants(shape, config, size)]
-        fitting = [one for one in weighed if one.peak_bytes <= budget_bytes]
+        weighed = [plan(shape, config, longest, one, case.correction, known) for one in variants(shape, config, size)]
+        fitting = [one for one in weighed if one.peak_bytes <= case.budget_bytes]
         return min(fitting, key=lambda one: one.cost) if fitting else min(weighed, key=lambda one: one.peak_bytes)
 
     return [best(size) for size in segment_sizes(shape, config)]
@@ -132,63 +137,40 @@ def suggest(plans: list[Plan], budget_bytes: int) -> Suggestion:
     return Suggestion(best.segment_size, reason)
 
 
-def plan_of_size(
-    shape: Architecture,
-    config: TrainConfig,
-    longest: int,
-    budget_bytes: int,
-    correction: Correction = NO_CORRECTION,
-) -> Plan:
+def plan_of_size(case: Case) -> Plan:
     """The plan for the segment size that is set; for "auto" the suggested one, or the leanest where nothing fits."""
-    all_plans = plans(shape, config, longest, budget_bytes, correction)
-    if isinstance(config.segment_size, str):
-        size = suggest(all_plans, budget_bytes).segment_size
+    all_plans, wanted = plans(case), case.config.segment_size
+    if isinstance(wanted, str):
+        size = suggest(all_plans, case.budget_bytes).segment_size
         leanest = min(all_plans, key=lambda one: one.peak_bytes)
         return next((one for one in all_plans if one.segment_size == size), leanest)
-    size = config.segment_size if config.segment_size < shape.layers else 0
+    size = wanted if wanted < case.shape.layers else 0
     return next(one for one in all_plans if one.segment_size == size)
 
 
-def choose(
-    shape: Architecture,
-    config: TrainConfig,
-    longest: int,
-    budget_bytes: int,
-    correction: Correction = NO_CORRECTION,
-) -> Plan:
+def choose(case: Case) -> Plan:
     """The plan a run takes. EngineError where it would not fit the budget, with what would."""
-    chosen = plan_of_size(shape, config, longest, budget_bytes, correction)
-    if chosen.peak_bytes <= budget_bytes:
+    chosen = plan_of_size(case)
+    if chosen.peak_bytes <= case.budget_bytes:
         return chosen
-    fits = longest_that_fits(shape, config, longest, budget_bytes, correction)
+    fits = longest_that_fits(case)
     cure = f"Set the longest row (max_length) to {fits:,} tokens or less, " if fits else "Take a smaller model, "
     raise EngineError(
         f"Training would need {_gb(chosen.peak_bytes)} GB, by prediction, and the budget is "
-        f"{_gb(budget_bytes)} GB ({chosen.variant}).",
+        f"{_gb(case.budget_bytes)} GB ({chosen.variant}).",
         cure + "lower the rows at a time (batch_size), or raise the memory budget.",
         kind="memory",
     )
 
 
-def longest_that_fits(
-    shape: Architecture,
-    config: TrainConfig,
-    longest: int,
-    budget_bytes: int,
-    correction: Correction = NO_CORRECTION,
-) -> int | None:
+def longest_that_fits(case: Case) -> int | None:
     """The largest max_length up to the present one that some plan fits the budget with; None where none does."""
 
     def fits(length: int) -> bool:
-        shorter = replace(config, max_length=length)
-        known = Sizes.of(shape, shorter, longest)
-        return any(
-            plan(shape, shorter, longest, one, correction, known).peak_bytes <= budget_bytes
-            for size in segment_sizes(shape, shorter)
-            for one in variants(shape, shorter, size)
-        )
+        shorter = replace(case, config=replace(case.config, max_length=length))
+        return any(one.peak_bytes <= case.budget_bytes for one in plans(shorter))
 
-    low, high = 0, min(longest, config.max_length)
+    low, high = 0, min(case.longest, case.config.max_length)
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):
@@ -202,15 +184,15 @@ def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, A
     """What `estimate --json` prints, for rows that bring up to `longest` tokens."""
     from engine.remedies import remedies  # it predicts by this module
 
-    shape, budget = architecture_of(model), budget_bytes(config, machine())
-    correction = correction_for(shape, config)
-    all_plans = plans(shape, config, longest, budget, correction)
-    suggestion = suggest(all_plans, budget)
-    helpful = remedies(shape, config, longest, budget, correction) if suggestion.segment_size is None else []
+    shape = architecture_of(model)
+    case = Case(shape, config, longest, budget_bytes(config, machine()), correction_for(shape, config))
+    all_plans = plans(case)
+    suggestion = suggest(all_plans, case.budget_bytes)
+    helpful = remedies(case) if suggestion.segment_size is None else []
     return {
-        "budget_bytes": budget,
+        "budget_bytes": case.budget_bytes,
         "length": min(longest, row_limit(config)),
-        "calibrated": correction != NO_CORRECTION,
+        "calibrated": case.correction != NO_CORRECTION,
         "plans": [described(one) for one in all_plans],
         "suggested": {"segment_size": suggestion.segment_size, "reason": suggestion.reason},
         "remedies": [

@@ -131,18 +131,23 @@ def died_of_memory(status: int, details: str) -> str:
     return ""
 
 
+def ended_for_the_display(details: str) -> str:
+    """How macOS ended a process for the display's sake, to go on with after its name, or nothing where it did not."""
+    waited = _DISPLAY_WAITED in details.lower().replace(" ", "")
+    return "was ended by macOS because it kept the display waiting" if waited else ""
+
+
 def _death(status: int, details: str) -> Failed:
     """One place where the end of a process becomes a sentence."""
-    if _DISPLAY_WAITED in details.lower().replace(" ", ""):
+    if how := ended_for_the_display(details):
         return Failed(
             "died",
-            "macOS ended the training process because it kept the display waiting.",
+            f"The training process {how}.",
             "Let the display sleep while training goes on, or choose a smaller batch or a shorter longest row, "
             "then start again.",
             details,
         )
-    how = died_of_memory(status, details)
-    if how:
+    if how := died_of_memory(status, details):
         return Failed(
             "died" if status == -signal.SIGKILL else "memory",
             f"The training process {how}.",

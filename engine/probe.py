@@ -92,7 +92,7 @@ def _limits(
     wanted: Sequence[int | str] = sizes or ("auto", config.segment_size)
     chosen = [config.updated({"segment_size": size}) for size in wanted]
     budget = budget_bytes(config, machine())
-    plans = [estimate.plan_of_size(shape, one, longest, budget, correction) for one in chosen]
+    plans = [estimate.plan_of_size(estimate.Case(shape, one, longest, budget, correction)) for one in chosen]
     plans.sort(key=lambda plan: plan.peak_bytes)
     return {plan.variant: min(plan.limit_bytes, budget) for plan in plans}
 
@@ -189,14 +189,21 @@ def _taken(settings: Path, variant: Variant, limit: int, stop: Stop) -> Taken:
             for line in isolated.lines(child, stop_now):
                 answer = _object(line) or answer
             status = child.wait()
-        details = isolated.tail(errors)
+        details = isolated.tail(errors) + answer.get("details", "")
     if "footprint_bytes" in answer:
         return Taken(**answer)
     name = str(variant).capitalize()
     if "ended_at_bytes" in answer:
         held, free = answer["ended_at_bytes"] / GB, allowed / GB
         return Taken(died=f"{name} needs more memory than is free: it was ended at {held:.2f} GB of {free:.2f}.")
-    if how := isolated.died_of_memory(status, details + answer.get("details", "")):
+    if how := isolated.ended_for_the_display(details):
+        raise EngineError(
+            f"The process that measures {how}.",
+            "Let the display sleep while it measures, or choose a smaller batch or a shorter longest row, then measure "
+            "again.",
+            kind="died",
+        )
+    if how := isolated.died_of_memory(status, details):
         return Taken(died=f"{name} {how}.")
     if answer:
         raise EngineError(answer["message"], answer["hint"], answer["kind"])

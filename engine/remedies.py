@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 from engine.architecture import Architecture
-from engine.calibration import NO_CORRECTION, Correction
 from engine.config import GB, PAIR_OBJECTIVES, SETTINGS, TrainConfig
-from engine.estimate import longest_that_fits, plans
+from engine.estimate import Case, longest_that_fits, plans
 
 _MOST = 6
 # Below these a setting takes away more of what is learned, or of the speed, than it gives memory.
@@ -32,22 +31,21 @@ class Remedy:
     sentence: str
 
 
-def remedies(
-    shape: Architecture, config: TrainConfig, longest: int, budget_bytes: int, correction: Correction = NO_CORRECTION
-) -> list[Remedy]:
-    """What lowers the least peak that any plan can have, for rows of `longest` tokens: first what fits, then the rest.
+def remedies(case: Case) -> list[Remedy]:
+    """What lowers the least peak that any plan can have: first what fits, then the rest.
 
     Of each setting it is the mildest value that fits, or else the one that gives most.
     """
+    shape, config, budget_bytes = case.shape, case.config, case.budget_bytes
 
     @cache
     def least(changed: TrainConfig) -> int:
         # A budget of nothing makes each plan its leanest: what is compared is what can be saved, not what is spent.
-        return min(one.peak_bytes for one in plans(shape, changed, longest, 0, correction))
+        return min(one.peak_bytes for one in plans(replace(case, config=changed, budget_bytes=0)))
 
     before, found = least(config), []
-    shorter = longest_that_fits(shape, config, longest, budget_bytes, correction) if before > budget_bytes else None
-    for setting, values in _values(shape, config, longest, shorter).items():
+    shorter = longest_that_fits(case) if before > budget_bytes else None
+    for setting, values in _values(case, shorter).items():
         changed = [config.updated({setting: value}) for value in values]
         # The strongest first: where that does not fit, no other has to be looked at.
         chosen = changed[-1]
@@ -63,11 +61,12 @@ def remedies(
     return sorted(found, key=lambda one: (not one.fits, -one.saves_bytes))[:_MOST]
 
 
-def _values(shape: Architecture, config: TrainConfig, longest: int, shorter: int | None) -> dict[str, list[Any]]:
+def _values(case: Case, shorter: int | None) -> dict[str, list[Any]]:
     """Values to try by setting, the mildest first; `shorter` is the longest row that fits."""
+    shape, config = case.shape, case.config
     values: dict[str, list[Any]] = {
         "batch_size": _halves(config.batch_size, 1),
-        "max_length": [shorter] if shorter else _halves(min(longest, config.max_length), 8)[:1],
+        "max_length": [shorter] if shorter else _halves(min(case.longest, config.max_length), 8)[:1],
         "accumulate": [1] if config.accumulate > 1 else [],
         "head": [head for head in ("auto", "blocked") if head != config.head],
         "head_chunk": _halves(config.head_chunk, _LOWEST_CHUNK),

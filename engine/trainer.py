@@ -96,7 +96,7 @@ def _predicted(config: TrainConfig, folder: ModelFolder, rows: Rows, budget: int
     """The plan for this run's longest rows. EngineError where it would not fit, or nothing can be predicted."""
     shape = architecture_of(folder)
     largest = replace(config, batch_size=rows_at_once(config, len(rows.train)))
-    return estimate.choose(shape, largest, rows.largest(config), budget, correction_for(shape, config))
+    return estimate.choose(estimate.Case(shape, largest, rows.largest(config), budget, correction_for(shape, config)))
 
 
 def _peak(predicted: list[Predicted]) -> int:

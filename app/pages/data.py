@@ -56,6 +56,7 @@ class DataPage(Page):
         self.columns.chosen.connect(lambda chosen: session.change(columns=chosen))
         self.rows = RowsView(self.columns, self.problems)
         self.rows.offer(self.columns.ask)
+        self.rows.began.connect(lambda: self.notices.clear("preview"))
         self.rows.failed.connect(self._preview_failed)
         self.rows.told.connect(self._say)
         self.lengths = LengthsView(session)
@@ -108,7 +109,6 @@ class DataPage(Page):
         if check.result is not None and not check.busy and config.data:
             asked = check_arguments(config)
             if asked != self.rows.asked:
-                self.notices.clear("preview")
                 self.rows.show_rows(asked)
         elif not config.data or check.failure:
             self._forget()
@@ -184,7 +184,7 @@ class DataPage(Page):
         self.notices.show_failure(failure, subject="mended", action=action)
 
     def _preview_failed(self, failure: Failed) -> None:
-        self.notices.show_failure(failure, subject="preview", action=("Try again", self.refresh))
+        self.notices.show_failure(failure, subject="preview", action=("Try again", self.rows.again))
 
     def _lengths_failed(self, error: EngineError) -> None:
         self.notices.show_failure(error, subject="lengths", action=("Check again", self._session.check.again))
@@ -197,4 +197,5 @@ class DataPage(Page):
         check = self._session.check.result
         if span and check and self.subjects.currentWidget() is self.lengths:
             span = words.plural(check.rows, "row")
-        self.side.setText(span or (self._session.dataset().reason if self._session.config.data else ""))
+        silent = not self._session.config.data or self._session.check.failure  # there is a card that says it
+        self.side.setText(span or ("" if silent else self._session.dataset().reason))

@@ -30,11 +30,13 @@ class RowsView(QWidget):
     """Asks `preview` for rows in a child process. What stands in `above` scrolls with them.
 
     Signals:
+        began(): rows are asked for.
         shown(): a page of rows stands there.
         failed(Failed): there are none to show.
         told(str): which rows these are, in words.
     """
 
+    began = Signal()
     shown = Signal()
     failed = Signal(Failed)
     told = Signal(str)
@@ -43,6 +45,7 @@ class RowsView(QWidget):
         super().__init__()
         self._call: Call | None = None
         self.asked: list[str] = []
+        self._last = ("", 0)  # what was searched for last, and from which row on
         self._order, self._sought = "", ""
         self._first = 1
         self.rows_total = 0
@@ -92,6 +95,11 @@ class RowsView(QWidget):
         self.asked = list(asked)
         self._ask()
 
+    def again(self) -> None:
+        """Asks once more for what was asked last."""
+        find, start = self._last
+        self._ask(find=find, start=start)
+
     def show_order(self, order: str) -> None:
         """Shows the rows in one of finding.ORDERS, from its first on."""
         self._order = order
@@ -137,8 +145,10 @@ class RowsView(QWidget):
         if not self.asked:
             return
         self.close_call()
+        self._last = find, start
+        self.began.emit()
         arguments = ["--row", str(start or self._first), "--count", str(_PAGE), "--json"]
-        arguments += ["--find", find] if find else []
+        arguments += [f"--find={find}"] if find else []  # alone, a text like "--- a" would be taken for a flag
         arguments += ["--jump", self._order] if self._order and not find else []
         self._call = Call(self, "preview", *self.asked, *arguments)
         self._call.answered.connect(lambda answer: self._show(answer, find))
@@ -182,7 +192,6 @@ class RowsView(QWidget):
 
     def _fail(self, failure: Failed) -> None:
         self._call = None
-        self.asked = []
         self.failed.emit(failure)
 
     def _say(self) -> None:

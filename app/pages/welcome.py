@@ -38,27 +38,29 @@ class Welcome(QWidget):
         )
         title = label("Teach a model your own answers", size=28, bold=True)
         lines = [
-            label("Drop a file or folder of questions and answers here, or begin with the sample:", secondary=True),
-            label(
+            label(text, secondary=True, wrap=True)
+            for text in (
+                "Drop a file or folder of questions and answers here, or begin with the sample:",
                 "310 messages to a restaurant, each answered with a booking card, and a small model.",
-                secondary=True,
-            ),
+            )
         ]
         hint = label(
             "JSON, CSV or Parquet of prompts and answers, conversations or pairs of answers; text and Markdown; or a "
             "folder of these. Nothing leaves this machine.",
             size=11,
             secondary=True,
+            wrap=True,
         )
         centre = Qt.AlignmentFlag.AlignHCenter
-        layout = column(None, title, spacing=8)
+        for line in (*lines, hint):
+            line.setAlignment(centre)
+        layout = column(None, title, *lines, spacing=8)
+        layout.setContentsMargins(24, 16, 24, 16)
         layout.setAlignment(title, centre)
-        for line in lines:
-            layout.addWidget(line, alignment=centre)
         layout.addSpacing(16)
         layout.addLayout(row(None, self.sample, self.open, self.open_folder, None, spacing=12))
         layout.addSpacing(16)
-        layout.addWidget(hint, alignment=centre)
+        layout.addWidget(hint)
         layout.addStretch(1)
         self.setLayout(layout)
         theme().changed.connect(self.update)

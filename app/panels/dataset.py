@@ -50,6 +50,7 @@ class DatasetPanel(Panel):
         check = self.session.check.result
         self.name.setToolTip("\n".join((path, *(_names(check, path) if check else ()))))
         self.open.setText("Open another file…" if path else "Open a file…")
+        self.open.setAccessibleName(self.open.text())
         self.figures.setText(self._figures())
         self.split.setText(check.split_text if check and check.usable else "")
         self.split.setVisible(bool(self.split.text()))

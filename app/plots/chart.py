@@ -48,7 +48,7 @@ class Chart(Card):
         self.title = title
         self.setAccessibleName(title)
         self.value = label(size=17 if compact else 28, bold=True)
-        self.note = label(size=11, secondary=True)
+        self.note = label(size=11, secondary=True, wrap=True)
         self.note.hide()
         self.legend = Legend()
         self.plot = pg.PlotWidget(enableMenu=False)  # we have one of our own
@@ -61,6 +61,7 @@ class Chart(Card):
         self.table.setFont(font(11))
         self.table.verticalHeader().hide()
         self.table.setShowGrid(False)
+        self.table.setTabKeyNavigation(False)  # Tab leaves it again; the arrow keys go from cell to cell
         self.table.horizontalHeader().setFont(font(11))
         self.table.horizontalHeader().setDefaultAlignment(Qt.AlignmentFlag.AlignLeft)
         self.table.verticalHeader().setDefaultSectionSize(22)

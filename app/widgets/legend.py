@@ -13,6 +13,8 @@ from app.theme import colors, font, theme
 _MARK = 10
 _GAP = 14
 _LINE = 18
+# Squares whose lightness differs less than this from the ground would hardly be seen by their colour alone.
+_FAINT = 0.25
 
 
 class Legend(QWidget):
@@ -57,7 +59,7 @@ class Legend(QWidget):
             ink = QColor(color if color.startswith("#") else getattr(colors(), color))
             middle = y + _LINE / 2
             if shape == "square":
-                painter.setPen(QPen(ink.darker(112), 1))
+                painter.setPen(QPen(_outline(ink), 1))
                 painter.setBrush(ink)
                 painter.drawRoundedRect(QRectF(x + 0.5, middle - _MARK / 2 + 0.5, _MARK - 1, _MARK - 1), 2, 2)
             elif shape in ("line", "thin", "dash"):
@@ -93,3 +95,9 @@ class Legend(QWidget):
             places.append((x, y))
             x += self._width(word, shape)
         return places
+
+
+def _outline(ink: QColor) -> QColor:
+    """The line round a square: its own colour, a little darker, or one that is seen where that is faint."""
+    faint = abs(ink.lightnessF() - QColor(colors().card).lightnessF()) < _FAINT
+    return QColor(colors().secondary) if faint else ink.darker(112)

@@ -75,6 +75,7 @@ class Notices(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._by_subject: dict[str, Notice] = {}
+        self._told: dict[str, Failed | EngineError] = {}
         self._layout: QVBoxLayout = column()
         self.setLayout(self._layout)
         self.hide()
@@ -86,14 +87,22 @@ class Notices(QWidget):
         subject: str,
         action: tuple[str, Callable[[], object]] | None = None,
     ) -> None:
-        """Shows a failed event or a refused value; it replaces what the same subject showed before."""
+        """Shows a failed event or a refused value; it replaces what the same subject showed before.
+
+        The one that the subject told of last stays as it is: open, or dismissed.
+        """
+        if self._told.get(subject) is failure:
+            return
         details = failure.details if isinstance(failure, Failed) else ""
-        self.show_notice(Notice(failure.message, failure.hint, details=details, action=action), subject)
+        # What a person stopped is no fault.
+        state = State.NEEDS_YOU if failure.kind == "stopped" else State.WRONG
+        self.show_notice(Notice(failure.message, failure.hint, details=details, state=state, action=action), subject)
+        self._told[subject] = failure
 
     def show_notice(self, notice: Notice, subject: str) -> None:
         self.clear(subject)
         self._by_subject[subject] = notice
-        notice.dismissed.connect(lambda: self.clear(subject))
+        notice.dismissed.connect(lambda: self._put_away(subject))
         if notice.details:
             notice.details.head.clicked.connect(lambda: self._keep_open(notice))
         self._layout.addWidget(notice)
@@ -101,7 +110,11 @@ class Notices(QWidget):
         self.show()
 
     def clear(self, subject: str) -> None:
-        """Puts away what a subject showed."""
+        """Puts away what a subject showed, and what it told of last is news again."""
+        self._told.pop(subject, None)
+        self._put_away(subject)
+
+    def _put_away(self, subject: str) -> None:
         old = self._by_subject.pop(subject, None)
         if old:
             old.hide()

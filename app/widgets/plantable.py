@@ -15,6 +15,7 @@ _NAME, _PREDICTED, _MEASURED = range(3)
 _LINE = 22
 _LINES = 9  # in sight at once; the rest scrolls
 _SIZE = Qt.ItemDataRole.UserRole
+_FIGURES = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 
 class PlanTable(QTreeWidget):
@@ -43,7 +44,7 @@ class PlanTable(QTreeWidget):
         header.setSectionResizeMode(_NAME, QHeaderView.ResizeMode.Stretch)
         for column in (_PREDICTED, _MEASURED):
             header.setSectionResizeMode(column, QHeaderView.ResizeMode.ResizeToContents)
-            self.headerItem().setTextAlignment(column, Qt.AlignmentFlag.AlignRight)
+            self.headerItem().setTextAlignment(column, _FIGURES)
         self.itemActivated.connect(self._choose)
 
     def show_choices(self, choices: Choices) -> None:
@@ -82,5 +83,5 @@ def _line(choices: Choices, plan: Plan) -> QTreeWidgetItem:
     for line in (item, *(item.child(index) for index in range(item.childCount()))):
         line.setSizeHint(_NAME, QSize(0, _LINE))
         for column in (_PREDICTED, _MEASURED):
-            line.setTextAlignment(column, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+            line.setTextAlignment(column, _FIGURES)
     return item

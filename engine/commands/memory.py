@@ -8,6 +8,7 @@ import json
 from engine.commands.common import StopSignal, find, print_json, say
 from engine.config import GB, load_config
 from engine.events import to_line
+from engine.undisturbed import stay_undisturbed
 
 
 def estimate(arguments: argparse.Namespace) -> int:
@@ -42,6 +43,7 @@ def probe(arguments: argparse.Namespace) -> int:
 
     config = load_config(arguments.config, arguments.set)
     if arguments.child:
+        stay_undisturbed()
         from engine.measurement import measure
 
         task = json.loads(arguments.child)

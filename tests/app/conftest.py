@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtWidgets import QApplication
 from tiny_models import write_llama
 
@@ -53,6 +53,8 @@ def nothing_left(qapp):
         if timer.isActive() and widget.objectName() == "main"
     ]
     assert not timers, f"timers left behind: {timers}"
+    # The test's window goes now, not in the next one's first event loop: a style is put on all widgets that there are.
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture

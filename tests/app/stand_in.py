@@ -5,7 +5,8 @@ trains until it is told to stop, "long" has long prompts, "own" repeats a pair's
 "broken" prints a traceback instead of an answer, "warned" warns of memory twice. A probe of "slow" data goes on until
 it is stopped, of "greedy" data it runs out of memory, of "unfit" data it is refused. "opening" is read until it is
 stopped, "columns" has names of its own, "short" has rows that would train nothing when cut, and "flawed" has many
-kinds of problems; a fix of "stuck" data goes on until it is stopped. Whether the rows are answers or pairs it sees for
+kinds of problems; a fix of "stuck" data goes on until it is stopped. "unseen" rows can't be shown before there is a
+file "seen" beside them. Whether the rows are answers or pairs it sees for
 itself.
 """
 
@@ -30,7 +31,13 @@ def say(**message):
 
 
 def option(arguments, name, default=""):
-    return arguments[arguments.index(name) + 1] if name in arguments else default
+    """A flag's value, as argparse takes it: one that begins with a dash must stand behind "="."""
+    if name in arguments:
+        value = arguments[arguments.index(name) + 1]
+        if value.startswith("-"):
+            sys.exit(f"expected one argument after {name}")
+        return value
+    return next((one.partition("=")[2] for one in arguments if one.startswith(f"{name}=")), default)
 
 
 def fail(message, hint):
@@ -189,6 +196,8 @@ def preview(arguments):
     (rows, _), first = read(arguments), int(option(arguments, "--row", "1"))
     repeat = 1000 if "long" in Path(arguments[0]).name else 1
     found = []
+    if "unseen" in Path(arguments[0]).name and not Path(arguments[0]).with_name("seen").exists():
+        return fail("The rows can't be shown.", "Try again.")
     order, count = list(enumerate(rows, start=1)), int(option(arguments, "--count", "1"))
     if jump := option(arguments, "--jump"):
         order = order[::-1] if jump == "longest" else order[1:2] if jump == "cut" else []
@@ -303,7 +312,7 @@ def talk(arguments):
             continue
         if message["prompt"] == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-        tuned = message["adapter"] and "--adapter" in arguments
+        tuned = message["adapter"] and option(arguments, "--adapter")
         text = '{"name": "Clara", "guests": 3, "day": "Saturday", "time": "18:30"}' if tuned else "I am a model."
         for word in text.split(" "):
             say(text=word if word == text.split(" ")[0] else " " + word)

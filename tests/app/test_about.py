@@ -86,6 +86,19 @@ def test_about_is_one_window_that_comes_again(about, window):
     assert about.table.rowCount() > 20
 
 
+def test_about_closed_early_goes_on_where_it_was(window, gathered, qtbot):
+    window.help.show_about()
+    about = window.help.about
+    closing = about.table.model().rowsInserted.connect(about.close)
+    qtbot.waitUntil(lambda: not about.gathering, timeout=20_000)
+    assert (about.table.rowCount(), about.isVisible()) == (1, False)
+    about.table.model().disconnect(closing)
+    window.help.show_about()
+    qtbot.waitUntil(lambda: not about.gathering, timeout=20_000)
+    assert about.table.rowCount() == len(gathered)
+    about.close()
+
+
 def test_what_the_build_wrote_is_preferred(monkeypatch, tmp_path):
     (tmp_path / "qt").mkdir()
     (tmp_path / "qt" / "LGPL.txt").write_text("the text", encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import pytest
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.answers import Row, Token
 from app.pages.pairview import PairView, differences, sides
@@ -23,6 +23,10 @@ def formats(text):
             iterator += 1
         block = block.next()
     return found
+
+
+def press(notice, text):
+    next(found for found in notice.findChildren(QPushButton) if found.text() == text).click()
 
 
 def test_rows_show_what_is_learned_and_what_is_cut(window, data, qtbot):
@@ -119,11 +123,12 @@ def test_a_search_goes_on_from_the_first_row_after_the_last_and_says_so(rows, qt
     assert rows.none.isHidden()
 
 
-def test_a_search_that_finds_nothing_says_so_and_leaves_the_rows(rows, qtbot):
-    rows.finding.text.setText("a word that is not there")
+@pytest.mark.parametrize("text", ["a word that is not there", "---", "--json"])
+def test_a_search_that_finds_nothing_says_so_and_leaves_the_rows(rows, qtbot, text):
+    rows.finding.text.setText(text)
     rows.finding.text.returnPressed.emit()
     qtbot.waitUntil(rows.none.isVisible, timeout=10_000)
-    assert "a word that is not there" in rows.none.text()
+    assert text in rows.none.text()
     assert numbers(rows) == list(range(1, 9))
 
 
@@ -144,6 +149,36 @@ def test_a_number_leads_to_its_row(rows, qtbot, typed, first):
     with qtbot.waitSignal(rows.shown, timeout=10_000):
         rows.finding.number.returnPressed.emit()
     assert numbers(rows)[0] == first
+
+
+def test_a_preview_that_failed_is_asked_for_again_when_a_person_asks(window, data, tmp_path, qtbot):
+    page, asked = window.data_page, []
+    with qtbot.waitSignal(page.rows.failed, timeout=10_000):
+        window.open_data(data("unseen.jsonl"))
+    (notice,) = page.notices.shown
+    page.rows.began.connect(lambda: asked.append(True))
+    window.session.changed.emit()  # as each stage of a run does
+    assert (page.notices.shown, asked) == ([notice], [])
+    (tmp_path / "seen").touch()
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
+        press(notice, "Try again")
+    assert (page.notices.shown, asked) == ([], [True])
+    assert len(page.rows.views) == 8
+
+
+def test_a_failed_check_stays_as_the_person_left_it(window, data, qtbot):
+    page = window.data_page
+    window.open_data(data("broken.jsonl"))
+    qtbot.waitUntil(lambda: bool(page.notices.shown), timeout=10_000)
+    (notice,) = page.notices.shown
+    notice.details.head.click()
+    window.session.changed.emit()
+    assert page.notices.shown == [notice]
+    notice.dismiss.click()
+    window.session.changed.emit()
+    assert page.notices.shown == []
+    window.session.check.again()
+    qtbot.waitUntil(lambda: bool(page.notices.shown), timeout=10_000)
 
 
 def test_rows_of_one_file_never_stand_under_another(window, data, qtbot):

@@ -1,7 +1,6 @@
 """Row lengths: what cutting costs by counting row by row, and the chart with its line."""
 
 import math
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -234,17 +233,17 @@ def test_typing_moves_the_line(window, page):
     assert window.sidebar.dataset.form.fields["max_length"].editor.line.text() == "250"
 
 
-def test_a_move_takes_less_than_a_frame_also_with_many_rows(window, page):
-    generator = np.random.default_rng(0)
-    page._lengths = Lengths(*generator.integers(1, 4000, (2, 300_000), dtype=np.int32))
-    page.chart.show_lengths(page._lengths, 2048)
-    page.chart.moved.emit(2000)
-    took = []
-    for tokens in range(1000, 1010):
-        begin = time.thread_time()
-        page.chart._move(tokens)
-        took.append(time.thread_time() - begin)
-    assert min(took) < 0.05  # the best of ten: other programs' share of the caches is not ours
+def test_a_move_counts_no_row_anew_and_asks_nothing(window, page):
+    chart, session, news = page.chart, window.session, []
+    bars, values = chart._counts, page.values["rows cut"].text()
+    session.changed.connect(lambda: news.append(session.config.max_length))
+    chart.show_max_length(chart._lengths.longest)
+    for _ in range(5):
+        QTest.keyPress(chart.plot, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier)
+    assert page.values["rows cut"].text() != values
+    assert (chart._counts is bars, news, session.check.busy) == (True, [], False)
+    QTest.keyRelease(chart.plot, Qt.Key.Key_Left, Qt.KeyboardModifier.ShiftModifier)
+    assert news[0] == chart.max_length
 
 
 def test_flawed_rows_may_be_left_out_knowingly(window, page, qtbot):

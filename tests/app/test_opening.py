@@ -12,6 +12,7 @@ from app import words
 from app.answers import Columns
 from app.pages.columns import KINDS, ColumnsCard
 from app.progress import Progress
+from app.states import State
 from engine.data.columns import SHAPES, parse_columns
 from engine.events import Stage
 
@@ -49,6 +50,9 @@ def test_a_large_file_opens_with_progress_and_can_be_stopped(window, data, ready
     assert card.isHidden()
     (notice,) = window.data_page.notices.shown
     assert "stopped" in notice.message
+    assert not notice.is_failure  # the person wanted it
+    assert window.sidebar.dataset.state.state is State.NEEDS_YOU
+    assert window.data_page.side.text() == ""  # the card has said it
     window.open_data(data("letters.jsonl"))
     ready(window)
     assert window.data_page.notices.shown == []

@@ -167,7 +167,9 @@ def test_every_part_of_the_memory_has_its_words(window, sidebar, budget_gb):
     shape = architecture(window.session.shelf.folder("sample"))
     shape = replace(shape, extras=shape.layers * 8, donors=2)
     config = window.session.config.updated({"accumulate": 2})
-    found = {part for plan in estimate.plans(shape, config, 512, int(budget_gb * GB)) for part in plan.parts}
+    found = {
+        part for plan in estimate.plans(estimate.Case(shape, config, 512, int(budget_gb * GB))) for part in plan.parts
+    }
     assert len(found) > 6
     assert found <= set(PARTS)
     assert all(part.word and part.meaning for part in PARTS.values())
@@ -330,6 +332,8 @@ def test_cures_are_those_of_the_last_settings_however_many_came_between(window, 
     for batch in (7, 6, 5, 4):
         window.session.change(batch_size=batch)
     shape = architecture(window.session.shelf.folder("sample"))
-    expected = remedies(shape, window.session.config, outlook.longest, outlook.budget_bytes, outlook.correction)
+    expected = remedies(
+        estimate.Case(shape, window.session.config, outlook.longest, outlook.budget_bytes, outlook.correction)
+    )
     qtbot.waitUntil(lambda: outlook.remedies == expected)
     assert expected

@@ -32,6 +32,9 @@ def window(qtbot, tiny, data, ready):
 def test_check_preview_train_and_talk(window, qtbot):
     qtbot.waitUntil(lambda: bool(window.data_page.rows.views), timeout=60_000)
     assert any(token.trained for token in window.data_page.rows.views[0].tokens)
+    window.data_page.rows.seek("--count")  # looks like a flag and is none
+    qtbot.waitUntil(window.data_page.rows.none.isVisible, timeout=60_000)
+    assert "--count" in window.data_page.rows.none.text()
     training = window.session.training
     with qtbot.waitSignal(training.ended, timeout=120_000):
         window.bar.start.click()

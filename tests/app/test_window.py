@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QAction, QDropEvent, QGuiApplication, QImage
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractSlider,
     QComboBox,
+    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QScrollBar,
@@ -20,6 +22,7 @@ from PySide6.QtWidgets import (
 from app import places
 from app.states import State
 from app.theme import DARK, LIGHT, colors, theme
+from app.widgets.legend import Legend
 from app.widgets.notice import Notice
 from app.window import MainWindow
 
@@ -125,6 +128,17 @@ def test_text_has_contrast(scheme):
     assert [pair for pair in pairs if contrast(*pair) < 4.5] == []
 
 
+@pytest.mark.parametrize("scheme", [Qt.ColorScheme.Light, Qt.ColorScheme.Dark])
+@pytest.mark.parametrize("color", ["trained", "well"])
+def test_a_pale_mark_has_an_outline_that_is_seen(qtbot, scheme, color):
+    theme().prefer(scheme)
+    legend = Legend([("learned", color, "square")])
+    qtbot.addWidget(legend)
+    picture = legend.grab().toImage()
+    across = {picture.pixelColor(x, picture.height() // 2).name().upper() for x in range(10)}
+    assert across == {colors().secondary, getattr(colors(), color)}
+
+
 def test_keys_go_to_panels_and_pages(window, qtbot):
     window.activateWindow()
     for index, panel in enumerate(window.sidebar.panels):
@@ -138,6 +152,57 @@ def test_keys_go_to_panels_and_pages(window, qtbot):
     assert keys["Start"] == "Ctrl+R"
     assert keys["Stop"] == "Ctrl+."
     assert keys["Open Data…"] == "Ctrl+O"
+
+
+def stops(window):
+    """The names of all that Tab stops at, once round, from the button that opens data on."""
+    first, found = window.sidebar.dataset.open, []
+    first.setFocus()
+    while window.focusWidget() not in found:
+        found.append(window.focusWidget())
+        QTest.keyClick(found[-1], Qt.Key.Key_Tab)
+    assert window.focusWidget() is first
+    QTest.keyClick(first, Qt.Key.Key_Tab, Qt.KeyboardModifier.ShiftModifier)
+    assert window.focusWidget() is found[-1]
+    return [one.accessibleName() for one in found]
+
+
+def test_tab_goes_as_a_person_reads(window, ready, qtbot):
+    window.activateWindow()
+    window.try_sample()
+    ready(window)
+    qtbot.waitUntil(lambda: [view.isVisible() for view in window.data_page.rows.views] == 8 * [True])
+    window.data_page.columns.ask.click()
+    qtbot.waitUntil(window.data_page.columns.boxes["prompt"].isVisible)
+    names = stops(window)
+    assert "" not in names
+    rows = [f"Row {number}" for number in range(1, 9)]
+    found = [name.partition(":")[0] for name in names]
+    order = ["Open another file…", "Model", "Rows", "Find next", "Columns…", "Answer", "Read it so", *rows, "Start"]
+    assert [name for name in found if name in order] == order
+    shown = [one for one in window.findChildren(QComboBox) if one.isVisible() and one.isEnabled()]
+    assert {one.accessibleName() for one in shown} <= set(found)  # none is left out
+
+
+def test_tab_comes_to_a_card_before_it_leaves_the_page(window, data, qtbot):
+    window.activateWindow()
+    window.open_data(data("broken.jsonl"))
+    qtbot.waitUntil(lambda: bool(window.data_page.notices.shown), timeout=10_000)
+    names = stops(window)
+    assert names.index("Rows") < names.index("Check again") < names.index("Data")
+
+
+def test_tab_leaves_a_charts_table(window, ready, qtbot):
+    window.activateWindow()
+    window.try_sample()
+    ready(window)
+    window.data_page.tabs.tab(1).click()
+    chart = window.data_page.lengths.chart
+    chart.table_button.click()
+    qtbot.waitUntil(chart.table.isVisible)
+    chart.table.setFocus()
+    QTest.keyClick(chart.table, Qt.Key.Key_Tab)
+    assert window.focusWidget() is window.data_page.lengths.field.editor.line
 
 
 def test_tabs_go_by_arrow_keys(window, qtbot):
@@ -222,6 +287,28 @@ def test_a_mistake_of_ours_is_a_card_and_a_log_entry(window, qtbot, home):
 def _as_the_system():
     yield
     theme().prefer(Qt.ColorScheme.Unknown)
+
+
+def test_no_text_is_cut_in_the_smallest_window(window, ready, qtbot):
+    def is_cut(text):
+        too_wide = text.sizeHint().width() > text.width() and not text.wordWrap()
+        return too_wide or text.heightForWidth(text.width()) > text.height()
+
+    def none_is_cut():
+        texts = [one for one in window.findChildren(QLabel) if one.isVisible() and one.text()]
+        assert [one.text() for one in texts if is_cut(one)] == []
+
+    window.resize(window.minimumSize())
+    qtbot.waitUntil(none_is_cut)
+    window.try_sample()
+    ready(window)
+    qtbot.waitUntil(lambda: len(window.data_page.rows.views) > 0)
+    qtbot.waitUntil(none_is_cut)
+    window.data_page.tabs.tab(1).click()
+    qtbot.waitUntil(none_is_cut)
+    for page in (1, 2):
+        window.show_page(page)
+        qtbot.waitUntil(none_is_cut)
 
 
 def test_one_notices_details_stand_open_at_a_time(window, qtbot):

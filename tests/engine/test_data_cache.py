@@ -10,11 +10,6 @@ from engine.data.hashing import digest_of
 DAY = 24 * 3600
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path))
-
-
 def entry(name, age, size=100, *, is_folder):
     path = cache_folder() / name
     path.parent.mkdir(parents=True, exist_ok=True)

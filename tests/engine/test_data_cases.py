@@ -5,10 +5,9 @@ import io
 import json
 
 import pytest
-from tokenizer_folders import chatml
 
 from engine.config import TrainConfig
-from engine.data import load_rows, load_tokenizer, preview, report
+from engine.data import load_rows, preview, report
 from engine.errors import EngineError
 
 ROWS = [
@@ -19,16 +18,6 @@ ROWS = [
 USER, ANSWER = {"role": "user", "content": "Name a tree."}, {"role": "assistant", "content": "Oak."}
 GOOD = ROWS[0]
 LONG = "the river ran past the mill " * 40
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
-
-
-@pytest.fixture(autouse=True)
-def own_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture

@@ -25,9 +25,8 @@ SHAPER = Shaper({"prompt": "prompt", "completion": "completion"}, are_given=Fals
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)  # two workers on any machine
+def two_workers(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)  # on any machine
 
 
 @pytest.fixture

@@ -24,16 +24,6 @@ from engine.data import (
 from engine.errors import EngineError
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
-
-
 def case(name, tokenizer, max_length=2048):
     return load_dataset(CASES / f"{name}.jsonl", tokenizer, max_length)
 

@@ -10,10 +10,9 @@ import tracemalloc
 import numpy as np
 import pytest
 from tiny_models import write_llama
-from tokenizer_folders import chatml
 
 from engine.config import TrainConfig
-from engine.data import Row, examine, load_rows, load_tokenizer, report, tokenize
+from engine.data import Row, examine, load_rows, report, tokenize
 from engine.data import convert as convert_module
 from engine.data.convert import clean, convert
 from engine.data.fixes import CURES, apply
@@ -22,11 +21,6 @@ from engine.errors import EngineError
 
 GOOD = {"prompt": "Name a tree.", "completion": "Oak."}
 LONG = "the river ran past the mill " * 40
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
 
 
 def jsonl(*rows):
@@ -397,9 +391,8 @@ def test_a_folder_that_cannot_be_written_to_is_said(tokenizer, tmp_path):
 
 
 @pytest.fixture
-def reported(tokenizer, tmp_path, monkeypatch):
+def reported(tokenizer):
     """What `check` tells of a file."""
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
 
     def call(path, **settings):
         config = TrainConfig.from_mapping({"data": str(path), **settings})

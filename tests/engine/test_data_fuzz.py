@@ -146,9 +146,7 @@ def tokenizers(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TUNESMITH_HOME", str(tmp_path_factory.mktemp("home")))
-        yield tmp_path_factory.mktemp("data")
+    return tmp_path_factory.mktemp("data")
 
 
 def read(path, objective, tokenizer):

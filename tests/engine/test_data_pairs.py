@@ -37,16 +37,6 @@ PAIR = {"prompt": "Name a tree.", "chosen": "Oak.", "rejected": "Rose."}
 COUNTING = "{{ messages | length }}\n{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>\n' }}{% endfor %}"
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
-
-
 @pytest.fixture(scope="module")
 def counting(tmp_path_factory):
     return load_tokenizer(chatml(tmp_path_factory.mktemp("counting"), COUNTING))

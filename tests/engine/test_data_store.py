@@ -111,11 +111,6 @@ def tokenizers(tmp_path_factory):
     return {**own, **others, "bos": bos}
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
-
-
 def random_rows(seed, count):
     chance = random.Random(seed)
 

@@ -9,10 +9,9 @@ import threading
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tokenizer_folders import chatml
 
 from engine.config import TrainConfig
-from engine.data import load_rows, load_tokenizer, preview_rows, report
+from engine.data import load_rows, preview_rows, report
 from engine.data.cache import cache_folder
 from engine.data.fixes import CURES, apply
 from engine.errors import EngineError
@@ -20,16 +19,6 @@ from engine.errors import EngineError
 GOOD = '{"prompt": "a", "completion": "b"}\n'
 DAY = datetime.date(2024, 2, 29)
 WORD = "word " * 10
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory):
-    return load_tokenizer(chatml(tmp_path_factory.mktemp("model")))
-
-
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
 
 
 def nested(depth):

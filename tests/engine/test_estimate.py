@@ -1,6 +1,7 @@
 """What is predicted of memory, against what MLX measures, and the suggestion made from it."""
 
 import gc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from engine import estimate
 from engine.adapter_size import adapter_parameters
 from engine.architecture import architecture, architecture_of
 from engine.backend import mx, on_cpu
-from engine.config import GB, TrainConfig
+from engine.config import TrainConfig
 from engine.data import Example
 from engine.memory import hold_to
 from engine.models.adapter import add_adapter
@@ -29,15 +30,6 @@ PLANS = {
     "lean pieces": Variant(3, 0, TILE, False),
     "pieces below kept layers": Variant(1, 3, TILE, True),
 }
-
-
-@pytest.fixture
-def limits():
-    """MLX's limits as they were, once the test is over."""
-    before = mx.set_memory_limit(GB), mx.set_cache_limit(0)
-    yield
-    mx.set_memory_limit(before[0])
-    mx.set_cache_limit(before[1])
 
 
 SETTINGS = {
@@ -111,12 +103,13 @@ def test_the_estimate_counts_the_adapter_of_every_family(family, bits, tmp_path)
 
 def test_the_suggestion_is_the_fastest_that_fits(tmp_path):
     shape = architecture(write_llama(tmp_path, layers=12))
-    config, plenty = TrainConfig(), 10**12
-    plans = estimate.plans(shape, config, 2000, plenty)
+    plenty = 10**12
+    case = estimate.Case(shape, TrainConfig(), 2000, plenty)
+    plans = estimate.plans(case)
     assert [plan.segment_size for plan in plans] == [1, 2, 3, 4, 6, 8, 10, 0]
     fastest = estimate.suggest(plans, plenty)
     budget = next(plan for plan in plans if plan.segment_size == fastest.segment_size).peak_bytes - 1
-    tight = estimate.plans(shape, config, 2000, budget)
+    tight = estimate.plans(replace(case, budget_bytes=budget))
     suggestion = estimate.suggest(tight, budget)
     chosen = next(plan for plan in tight if plan.segment_size == suggestion.segment_size)
     assert chosen.peak_bytes <= budget
@@ -124,8 +117,9 @@ def test_the_suggestion_is_the_fastest_that_fits(tmp_path):
     nothing = estimate.suggest(tight, 1000)
     assert nothing.segment_size is None
     assert "Nothing fits" in nothing.reason
-    leanest = min(plan.peak_bytes for plan in estimate.plans(shape, config, 2000, 0))
-    longest = estimate.longest_that_fits(shape, config, 2000, leanest - 1)
+    stingy = replace(case, budget_bytes=0)
+    leanest = min(plan.peak_bytes for plan in estimate.plans(stingy))
+    longest = estimate.longest_that_fits(replace(case, budget_bytes=leanest - 1))
     assert longest < 2000
-    shorter = estimate.plans(shape, config.updated({"max_length": longest}), 2000, 0)
+    shorter = estimate.plans(replace(stingy, config=TrainConfig(max_length=longest)))
     assert min(plan.peak_bytes for plan in shorter) < leanest

@@ -9,24 +9,22 @@ import itertools
 import numpy as np
 import pytest
 from tiny_families import CONFIGS, write_family
+from tiny_stacks import adapted_stack, example
 
 from engine.backend import mx, nn
 from engine.config import TrainConfig
 from engine.data.batch import Layout, make_batch
-from engine.data.tokenize import Example, Pair
+from engine.data.tokenize import Pair
 from engine.memory import PhaseMeter
-from engine.models.adapter import add_adapter, without_adapter
-from engine.models.folder import open_folder
-from engine.models.load import load_stack
+from engine.models.adapter import without_adapter
 from engine.objectives import objective_of
 from engine.segmented import Plan, loss_and_gradients, score
 
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 # float32 through up to seven layers against float64. A gradient is compared by its length, against the longest of its
-# kind where it is nearly zero itself. Most families are within 4e-6; Gemma's normed heads make it 20 times more
-# sensitive to rounding: mlx-lm's own float32 is up to 7e-5 off there.
-TOLERANCE = 5e-5
+# kind where it is nearly zero itself. The worst of all is off by 7e-6, and mlx-lm's own float32 by 8e-6.
+TOLERANCE = 2e-5
 # The experts' kernel knows no float64: two float32 computations are compared.
 ONLY_FLOAT32 = "gemma4, K is V, experts"
 
@@ -49,10 +47,6 @@ OBJECTIVES = {
 LAYOUTS = list(itertools.product([True, False], [True, False]))
 
 
-def example(line, ids, prompt):
-    return Example(line, np.array(ids, np.int32), np.arange(len(ids)) >= prompt, 0)
-
-
 def rows_for(objective):
     random = np.random.default_rng(5)
 
@@ -67,20 +61,6 @@ def rows_for(objective):
         Pair(2, example(2, other + draw(1), 12), example(2, other + draw(7), 12)),  # an answer of one token
         Pair(3, example(3, draw(21), 10), example(3, draw(17), 11)),  # prompts that differ
     ]
-
-
-def make_stack(folder):
-    """The stack with an adapter whose B is not zero, or half of the gradients would be."""
-    stack = load_stack(open_folder(folder))
-    add_adapter(stack.model, TrainConfig.from_mapping({"rank": 3}))
-    mx.random.seed(7)
-    drawn = [
-        (name, mx.random.normal(value.shape) * 0.1)
-        for name, value in tree_flatten(stack.model.trainable_parameters())
-        if name.endswith("lora_b")
-    ]
-    stack.model.update(tree_unflatten(drawn))
-    return stack
 
 
 def log_p(model, one, trained):
@@ -114,7 +94,7 @@ def reference_loss(model, items, config, references):
 
 def reference_model(folder):
     """mlx-lm's model with the same adapter in float64, its quantized layers as the numbers that they stand for."""
-    model = make_stack(folder).model
+    model = adapted_stack(folder).model
     dense = [(name, dequantized(module)) for name, module in model.named_modules() if hasattr(module, "bits")]
     model.update_modules(tree_unflatten(dense))
     model.update(tree_map(lambda array: array.astype(mx.float64), model.parameters()))
@@ -184,7 +164,7 @@ def with_head(plan, head):
 
 def check(folder, family, bits, objective, cases):
     write_family(folder, family, bits)
-    stack = make_stack(folder)
+    stack = adapted_stack(folder)
     items, config = rows_for(objective), TrainConfig.from_mapping(OBJECTIVES[objective])
     model = stack.model if family == ONLY_FLOAT32 else reference_model(folder)
     loss, gradients = expected(model, items, config)

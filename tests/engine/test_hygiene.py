@@ -59,8 +59,7 @@ exact = pytest.mark.skipif(not on_cpu(), reason="a GPU's active memory varies by
 
 
 @pytest.fixture
-def settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+def settings(tmp_path):
     return {
         "model": str(write_llama(tmp_path / "model", layers=2)),
         "data": str(write_answers(tmp_path / "answers.jsonl")),
@@ -74,15 +73,6 @@ def settings(tmp_path, monkeypatch):
 @pytest.fixture
 def pairs(settings, tmp_path):
     return settings | {"data": str(write_pairs(tmp_path / "pairs.jsonl"))}
-
-
-@pytest.fixture
-def limits():
-    """MLX's limits as they were, once the test is over."""
-    before = mx.set_memory_limit(GB), mx.set_cache_limit(0)
-    yield
-    mx.set_memory_limit(before[0])
-    mx.set_cache_limit(before[1])
 
 
 def write_answers(path):

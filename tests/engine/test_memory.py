@@ -16,17 +16,6 @@ from engine.memory import PhaseMeter, Watch, hold_to
 MB = 1024**2
 
 
-@pytest.fixture
-def limits():
-    """MLX's limits as they were, once the test is over."""
-    before = mx.set_memory_limit(GB), mx.set_cache_limit(0)
-    yield
-    mx.set_memory_limit(before[0])
-    mx.set_cache_limit(before[1])
-    if mx.metal.is_available():
-        mx.set_wired_limit(0)
-
-
 @pytest.mark.parametrize(
     ("budget", "program", "expected"),
     [(8 * GB, 0, 8 * GB), (8 * GB, GB // 2, 7.5 * GB), (GB, GB, 0), (GB // 4, GB, 0)],

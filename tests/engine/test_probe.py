@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,8 +30,7 @@ MB = 1024**2
 
 
 @pytest.fixture
-def settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+def settings(tmp_path):
     return {
         "model": str(write_llama(tmp_path / "model", layers=3)),
         "data": str(write_same(tmp_path / "same.jsonl")),
@@ -237,6 +237,14 @@ def test_a_real_fault_is_an_error(config, tmp_path, fault):
     assert error.value.kind == "request"
     assert error.value.message
     assert error.value.hint
+
+
+def test_macos_that_ends_it_for_the_display_is_said(config, monkeypatch):
+    code = "import os, sys; sys.stderr.write('Impacting Interactivity (0000000e)'); sys.stderr.flush(); os.abort()"
+    monkeypatch.setattr(isolated, "command", lambda *_: [sys.executable, "-c", code])
+    with pytest.raises(EngineError, match="kept the display waiting") as error:
+        probe(config, [1])
+    assert "measure again" in error.value.hint
 
 
 def test_a_correction_changes_what_comes_and_goes():

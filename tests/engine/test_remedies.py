@@ -11,7 +11,7 @@ from tiny_models import write_llama
 from engine.architecture import architecture
 from engine.calibration import Correction, Line
 from engine.config import SETTINGS, TrainConfig
-from engine.estimate import plans
+from engine.estimate import Case, plans
 from engine.remedies import remedies
 
 # Wide enough that rows, adapter and head each weigh something.
@@ -32,7 +32,7 @@ def shape(tmp_path_factory):
 
 
 def least(shape, config, *correction):
-    return min(plan.peak_bytes for plan in plans(shape, config, LONGEST, 0, *correction))
+    return min(plan.peak_bytes for plan in plans(Case(shape, config, LONGEST, 0, *correction)))
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.95, 1.0, 2.0])
@@ -41,7 +41,7 @@ def test_each_remedy_does_what_it_says(settings, share, shape):
     config = TrainConfig.from_mapping(CONFIGS[settings])
     before = least(shape, config)
     budget = round(share * before)
-    found = remedies(shape, config, LONGEST, budget)
+    found = remedies(Case(shape, config, LONGEST, budget))
     assert found
     for one in found:
         changed = config.updated({one.setting: one.value})
@@ -58,7 +58,7 @@ def test_each_remedy_does_what_it_says(settings, share, shape):
 @pytest.mark.parametrize("settings", CONFIGS)
 def test_what_fits_comes_first_and_then_what_gives_most(settings, share, shape):
     config = TrainConfig.from_mapping(CONFIGS[settings])
-    found = remedies(shape, config, LONGEST, round(share * least(shape, config)))
+    found = remedies(Case(shape, config, LONGEST, round(share * least(shape, config))))
     assert found == sorted(found, key=lambda one: (not one.fits, -one.saves_bytes))
     assert len(found) <= 6
     assert len({one.setting for one in found}) == len(found)
@@ -72,13 +72,13 @@ def test_the_longest_row_is_the_longest_that_fits(shape):
     config = TrainConfig()
     short = replace(config, max_length=300)
     for budget in (least(shape, short), least(shape, short) - 1):
-        length = named(remedies(shape, config, LONGEST, budget), "max_length").value
+        length = named(remedies(Case(shape, config, LONGEST, budget)), "max_length").value
         assert least(shape, replace(config, max_length=length)) <= budget
         assert least(shape, replace(config, max_length=length + 1)) > budget
 
 
 def test_where_no_row_is_short_enough_half_of_it_is_offered(shape):
-    one = named(remedies(shape, TrainConfig(), LONGEST, 1000), "max_length")
+    one = named(remedies(Case(shape, TrainConfig(), LONGEST, 1000)), "max_length")
     assert one.value == LONGEST // 2
     assert not one.fits
 
@@ -87,7 +87,7 @@ def test_where_no_row_is_short_enough_half_of_it_is_offered(shape):
 def test_as_many_rows_at_a_time_stay_as_fit(rows, shape):
     config = TrainConfig(batch_size=12)
     budget = least(shape, replace(config, batch_size=rows))
-    one = named(remedies(shape, config, LONGEST, budget), "batch_size")
+    one = named(remedies(Case(shape, config, LONGEST, budget)), "batch_size")
     assert (one.value, one.fits) == (rows, True)
 
 
@@ -95,14 +95,14 @@ def test_fewer_rows_at_a_time_come_with_the_batches_that_make_up_for_them(shape)
     config = TrainConfig(batch_size=8, accumulate=2)
     halved = replace(config, batch_size=4)
     enough = least(shape, replace(halved, accumulate=4))
-    one = named(remedies(shape, config, LONGEST, enough), "batch_size")
+    one = named(remedies(Case(shape, config, LONGEST, enough)), "batch_size")
     assert "Rows at a time 4 instead of 8" in one.sentence
     assert "Batches a step 4 instead of 2" in one.sentence
     # From one batch to two the gradients have to wait, which takes memory that is not there.
     single = replace(config, accumulate=1)
     tight = least(shape, replace(single, batch_size=1))
     assert least(shape, replace(single, batch_size=1, accumulate=8)) > tight
-    assert "Batches a step" not in named(remedies(shape, single, LONGEST, tight), "batch_size").sentence
+    assert "Batches a step" not in named(remedies(Case(shape, single, LONGEST, tight)), "batch_size").sentence
 
 
 def test_an_adapter_to_go_on_with_is_not_made_smaller(shape, tmp_path):
@@ -110,7 +110,7 @@ def test_an_adapter_to_go_on_with_is_not_made_smaller(shape, tmp_path):
     save_file(weights, tmp_path / "adapters.safetensors")
     settings = {"num_layers": 1, "lora_parameters": {"rank": 64, "scale": 1.0, "keys": ["self_attn.q_proj"]}}
     (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
-    found = remedies(shape, TrainConfig(adapter=str(tmp_path), rank=64), LONGEST, 1000)
+    found = remedies(Case(shape, TrainConfig(adapter=str(tmp_path), rank=64), LONGEST, 1000))
     assert not {"rank", "last_layers", "targets", "adapter_kind"} & {one.setting for one in found}
     assert named(found, "batch_size").saves_bytes > 0
 
@@ -119,6 +119,6 @@ def test_what_was_measured_is_in_the_remedies(shape):
     config, correction = TrainConfig(), Correction(program_bytes=10**9, lines={"pieces": Line(1.5)})
     before = least(shape, config, correction)
     assert before > 10**9
-    for one in remedies(shape, config, LONGEST, 10**9, correction):
+    for one in remedies(Case(shape, config, LONGEST, 10**9, correction)):
         assert not one.fits
         assert one.peak_bytes == least(shape, config.updated({one.setting: one.value}), correction) < before

@@ -6,13 +6,12 @@ That losses and gradients are right at all is held by test_gradients.
 import numpy as np
 import pytest
 from tiny_models import write_llama
+from tiny_stacks import adapted_stack, example
 
 from engine.backend import mx, nn
-from engine.config import TrainConfig
 from engine.data.batch import Layout, make_batch
-from engine.data.tokenize import Example, Pair
+from engine.data.tokenize import Pair
 from engine.memory import PhaseMeter
-from engine.models.adapter import add_adapter
 from engine.models.folder import open_folder
 from engine.models.load import load_stack
 from engine.objectives import ORPO, SFT
@@ -29,24 +28,13 @@ WHOLE, PIECES = Plan(2, kept=1), Plan(2, kept=0, tile=16, keep_attention=True)
 
 
 def make_stack(path, **settings):
-    """The stack with an adapter whose B is not zero, or half of the gradients would be."""
-    stack = load_stack(open_folder(write_llama(path, layers=5)))
-    add_adapter(stack.model, TrainConfig.from_mapping({"rank": 3, **settings}))
-    mx.random.seed(7)
-    drawn = [
-        (name, mx.random.normal(value.shape) * 0.1)
-        for name, value in tree_flatten(stack.model.trainable_parameters())
-        if name.endswith("lora_b")
-    ]
-    stack.model.update(tree_unflatten(drawn))
-    return stack
+    return adapted_stack(write_llama(path, layers=5), **settings)
 
 
 def rows(*lengths):
     random = np.random.default_rng(5)
     return [
-        Example(number, random.integers(3, 250, length).astype(np.int32), np.arange(length) >= length // 3, 0)
-        for number, length in enumerate(lengths)
+        example(number, random.integers(3, 250, length).tolist(), length // 3) for number, length in enumerate(lengths)
     ]
 
 
@@ -54,9 +42,8 @@ def pairs(*lengths):
     """Pairs whose prompts are a third of the chosen row."""
     made = []
     for number, row in enumerate(rows(*lengths)):
-        prompt = len(row.ids) // 3
-        ids = np.concatenate([row.ids[:prompt], row.ids[: prompt - 1 : -1][:7]])
-        made.append(Pair(number, row, Example(number, ids, np.arange(len(ids)) >= prompt, 0)))
+        ids, prompt = row.ids.tolist(), len(row.ids) // 3
+        made.append(Pair(number, row, example(number, ids[:prompt] + ids[: prompt - 1 : -1][:7], prompt)))
     return made
 
 

@@ -2,19 +2,15 @@
 
 import numpy as np
 import pytest
+from tiny_stacks import example
 
 from engine.data.batch import Layout, make_batch
 from engine.data.targets import Part
-from engine.data.tokenize import Example, Pair
+from engine.data.tokenize import Pair
 from engine.spans import Forest, is_visible, plain
 
-
-def example(*ids, prompt):
-    return Example(1, np.array(ids, np.int32), np.arange(len(ids)) >= prompt, 0)
-
-
-PAIR = Pair(1, example(1, 2, 3, 10, 11, prompt=3), example(1, 2, 3, 20, prompt=3))
-ROW = example(5, 6, 7, 8, prompt=2)
+PAIR = Pair(1, example(1, [1, 2, 3, 10, 11], prompt=3), example(1, [1, 2, 3, 20], prompt=3))
+ROW = example(1, [5, 6, 7, 8], prompt=2)
 
 
 def reference(forest, spans, window):
@@ -95,7 +91,7 @@ def test_a_pair_shares_its_prompt():
 
 
 def test_prompts_that_differ_become_two_roots():
-    other = Pair(1, PAIR.chosen, example(1, 9, 3, 20, prompt=3))
+    other = Pair(1, PAIR.chosen, example(1, [1, 9, 3, 20], prompt=3))
     batch = make_batch([other])
     assert batch.ids.tolist() == [[1, 2, 3, 10, 1, 9, 3]]
     assert batch.forests[0].until.tolist() == [4] * 4 + [7] * 3
@@ -103,7 +99,7 @@ def test_prompts_that_differ_become_two_roots():
 
 
 def test_side_by_side_rows_stay_plain_and_padding_is_no_target():
-    batch = make_batch([ROW, example(1, 2, 3, 4, 5, 6, prompt=1)], Layout(pack=False))
+    batch = make_batch([ROW, example(1, [1, 2, 3, 4, 5, 6], prompt=1)], Layout(pack=False))
     assert batch.ids.tolist() == [[5, 6, 7, 0, 0], [1, 2, 3, 4, 5]]
     assert all(forest.is_plain for forest in batch.forests)
     assert batch.targets.tolist() == [7, 8, 2, 3, 4, 5, 6]
@@ -112,7 +108,7 @@ def test_side_by_side_rows_stay_plain_and_padding_is_no_target():
 
 
 def test_a_padded_pair_keeps_its_padding_apart():
-    batch = make_batch([PAIR, example(*range(1, 9), prompt=1)], Layout(pack=False))
+    batch = make_batch([PAIR, example(1, list(range(1, 9)), prompt=1)], Layout(pack=False))
     assert batch.ids.shape == (2, 7)
     places = np.arange(7)
     seen = is_visible(batch.forests[0], places, places, None)

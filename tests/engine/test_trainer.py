@@ -22,8 +22,7 @@ import mlx_lm.utils
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
-    monkeypatch.setenv("TUNESMITH_HOME", str(tmp_path / "home"))
+def config(tmp_path):
     return TrainConfig.from_mapping(
         {
             "model": str(write_llama(tmp_path / "model", layers=3)),
