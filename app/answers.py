@@ -63,6 +63,7 @@ class Fixed(_Answer):
     rows: int = 0
     changed: int = 0
     left_out: int = 0
+    is_renamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class Check(_Answer):
     columns: Columns = field(default_factory=Columns)
     cures: list[Cure] = field(default_factory=list)
     lengths: str = ""
+    files: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, answer: Mapping[str, Any]) -> Self:

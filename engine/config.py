@@ -146,7 +146,8 @@ class TrainConfig:
     )  # fmt: skip
     columns: str = _setting(
         "text", "", "Columns", "dataset",
-        "Which column of your file is which, as in prompt=question, completion=answer. Empty: found by their names.",
+        "Which column of your file is which, as in prompt=question, completion=answer; system= says that none is. The "
+        "others, and all where this is empty, are found by their names.",
     )  # fmt: skip
     trained_turns: str = _setting(
         "choice", "all", "Learned turns", "dataset",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Signal
@@ -15,13 +15,14 @@ from app.answers import Columns
 from app.theme import font
 from app.widgets.basics import Card, button, clear, column, label, row
 
+_BESIDES = ("input", "system", "history", "tools")
 # What rows can be: the fields that each needs, and those that may come with them.
 KINDS = {
-    "Prompt and answer": (("prompt", "completion"), ("input", "system")),
-    "Answer with a thumb": (("prompt", "completion", "label"), ("system",)),
-    "Conversation": (("messages",), ("system",)),
-    "Pair of answers": (("chosen", "rejected"), ("prompt", "system")),
-    "Two answers and a winner": (("answer_a", "answer_b", "winner"), ("prompt", "system")),
+    "Prompt and answer": (("prompt", "completion"), _BESIDES),
+    "Answer with a thumb": (("prompt", "completion", "label"), _BESIDES),
+    "Conversation": (("messages",), ("system", "tools")),
+    "Pair of answers": (("chosen", "rejected"), ("prompt", "messages", *_BESIDES)),
+    "Two answers and a winner": (("answer_a", "answer_b", "winner"), ("prompt", "messages", *_BESIDES)),
     "Plain text": (("text",), ()),
 }
 _FIELDS = {
@@ -37,6 +38,8 @@ _FIELDS = {
     "label": "Thumb up or down",
     "text": "Text",
     "system": "System message",
+    "history": "Earlier turns",
+    "tools": "Tools",
 }
 _NONE = "None"
 _MOST_NAMED = 12
@@ -58,6 +61,7 @@ class ColumnsCard(Card):
         self.setAccessibleName("Columns of the file")
         self.ask = button("Columns…", self._toggle, role="small", help="Choose which column of the file is which")
         self._columns = Columns()
+        self._none: set[str] = set()  # fields of which the person said that no column is theirs
         self._by_hand = self._asked = False
         self.sentence = label(wrap=True)
         self.change = button("Change…", self._toggle, role="small", help=self.ask.toolTip())
@@ -66,7 +70,7 @@ class ColumnsCard(Card):
         self.kind = self._box("What a row is", list(KINDS))
         self.kind.activated.connect(self._fill)
         self.boxes: dict[str, QComboBox] = {}
-        self._fields: QBoxLayout = row(spacing=12)
+        self._fields: QBoxLayout = column(spacing=8)
         self.use = button("Read it so", self._use, help="Reads the file again with these columns")
         self.by_name = button("By their names", lambda: self.chosen.emit(""), help="Lets Tunesmith find them by name")
         kind_label = label("A row is", size=11, secondary=True)
@@ -80,6 +84,7 @@ class ColumnsCard(Card):
 
     def show_columns(self, columns: Columns, setting: str) -> None:
         """Shows what the check found in the file; `setting` is what the person chose by hand."""
+        self._none = {field for field, name in _read(setting) if not name}
         if (columns, bool(setting)) == (self._columns, self._by_hand):  # dictionaries are equal in any order
             return
         used = {field: columns.used[field] for field in sorted(columns.used, key=_order)}
@@ -118,20 +123,28 @@ class ColumnsCard(Card):
         clear(self._fields)
         self.boxes = {}
         needed, optional = KINDS[self.kind.currentText()]
-        for field in sorted((*needed, *optional), key=_order):
-            box = self._box(_FIELDS[field], ([_NONE] if field in optional else []) + self._columns.names)
+        for fields in (needed, optional):
+            if fields:
+                self._fields.addWidget(self._line_of(sorted(fields, key=_order), fields is optional))
+        self._allow()
+
+    def _line_of(self, fields: Sequence[str], are_optional: bool) -> QWidget:
+        cells = []
+        for field in fields:
+            box = self._box(_FIELDS[field], ([_NONE] if are_optional else []) + self._columns.names)
             name = self._columns.used.get(field, "")
-            box.setCurrentIndex(box.findText(name) if name else 0 if field in optional else -1)
+            box.setCurrentIndex(box.findText(name) if name else 0 if are_optional else -1)
             box.setPlaceholderText("Choose")
             box.activated.connect(self._allow)
             caption = label(_FIELDS[field], size=11, secondary=True)
             caption.setBuddy(box)
             cell = QWidget()
             cell.setLayout(column(caption, box, spacing=4))
-            self._fields.addWidget(cell)
+            cells.append(cell)
             self.boxes[field] = box
-        self._fields.addStretch(1)
-        self._allow()
+        line = QWidget()
+        line.setLayout(row(*cells, None, spacing=12))
+        return line
 
     def _chosen(self) -> dict[str, str]:
         """The column of each field that has one."""
@@ -147,7 +160,10 @@ class ColumnsCard(Card):
     def _use(self) -> None:
         line = io.StringIO()
         # As the engine reads them: a name that holds a comma stands in quotation marks with its field.
-        csv.writer(line, lineterminator="").writerow(f"{field}={name}" for field, name in self._chosen().items())
+        chosen = self._chosen()
+        none = [field for field in self.boxes if field not in chosen and field in {*self._columns.used, *self._none}]
+        named = {**chosen, **dict.fromkeys(none, "")}
+        csv.writer(line, lineterminator="").writerow(f"{field}={name}" for field, name in named.items())
         self.chosen.emit(line.getvalue())
 
     def _box(self, name: str, choices: list[str]) -> QComboBox:
@@ -160,6 +176,12 @@ class ColumnsCard(Card):
         box.setMinimumWidth(_NARROWEST)
         box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         return box
+
+
+def _read(setting: str) -> list[tuple[str, str]]:
+    """The fields of the setting `columns`, and their columns' names; "" for none."""
+    parts = [part.partition("=") for part in next(csv.reader([setting], skipinitialspace=True), [])]
+    return [(field.strip(), name.strip()) for field, _, name in parts]
 
 
 def _kind_of(used: Mapping[str, str]) -> str | None:

@@ -161,9 +161,10 @@ class DataPage(Page):
             self._session.open_data(new)
         done = [f"{words.plural(fixed.left_out, 'row')} left out"] if fixed.left_out else []
         done += [f"{words.plural(fixed.changed, 'row')} changed"] if fixed.changed else []
+        named = " Its fields have Tunesmith's names." if fixed.is_renamed else ""
         notice = Notice(
             f"“{new.name}” is {'open' if stayed else 'written'}: {', '.join(done) or 'nothing had to change'}.",
-            f"It holds {words.plural(fixed.rows, 'row')} and stands beside “{source.name}”, which is as it was.",
+            f"It holds {words.plural(fixed.rows, 'row')} and stands beside “{source.name}”, which is as it was.{named}",
             state=State.READY,
             action=(f"Back to {words.shortened(source.name, 24)}", lambda: self._session.open_data(source))
             if stayed

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import Signal
 
 from app import words
+from app.answers import Check
 from app.fitting import PAIRS
 from app.forms import Field, Form
 from app.panels.panel import Panel
@@ -46,11 +47,11 @@ class DatasetPanel(Panel):
         super().refresh()
         path = self.session.config.data
         self.name.setText(words.shortened(Path(path).name, 34) if path else "No data yet")
-        self.name.setToolTip(path)
+        check = self.session.check.result
+        self.name.setToolTip("\n".join((path, *(_names(check, path) if check else ()))))
         self.open.setText("Open another file…" if path else "Open a file…")
         self.open.setAccessibleName(self.open.text())
         self.figures.setText(self._figures())
-        check = self.session.check.result
         self.split.setText(check.split_text if check and check.usable else "")
         self.split.setVisible(bool(self.split.text()))
         leaves_out = self.session.config.skip_flawed and bool(path)
@@ -65,6 +66,8 @@ class DatasetPanel(Panel):
         parts = [words.plural(check.rows, "pair" if check.format == PAIRS and check.usable else "row")]
         if named := _FORMATS.get(check.format):
             parts[0] += f" of {named}"
+        if names := _names(check, self.session.config.data):
+            parts[0] += f" in {' and '.join(names) if len(names) < _MANY_FILES else f'{len(names)} files'}"
         if check.rows > check.usable:
             how = "left out" if self.session.config.skip_flawed else "can't be used"
             parts.append(f"{words.count(check.rows - check.usable)} {how}")
@@ -74,6 +77,15 @@ class DatasetPanel(Panel):
             parts.append(f"{words.plural(check.trained_tokens, 'token')} trained")
         figures = ", ".join(parts) + "."
         return f"{figures} {standing.reason}" if not standing.state.good else figures
+
+
+_MANY_FILES = 4
+
+
+def _names(check: Check, data: str) -> list[str]:
+    """The files of a folder that are trained; none where `data` is a file."""
+    names = [Path(file).name for file in check.files]
+    return [] if names == [Path(data).name] else names
 
 
 # The check's names of formats that a person would not use.

@@ -59,6 +59,8 @@ def fix(arguments: argparse.Namespace) -> int:
         print_json({**asdict(fixed), "path": str(fixed.path)})
     else:
         print(f"{fixed.rows:,} rows, {fixed.changed:,} of them changed; {fixed.left_out:,} left out: {fixed.path}")
+        if fixed.is_renamed:
+            print("Its fields have Tunesmith's names.")
     return 0
 
 

@@ -150,9 +150,8 @@ def _block(rows: Sequence[Row | Problem], tokenizer: TextTokenizer, objective: s
 
 
 def last_turn(row: Conversation) -> Conversation:
-    """The row with all but the assistant's last turn as context."""
-    answers = [number for number, message in enumerate(row.messages) if message.role == "assistant"]
-    return replace(row, context=answers[-1]) if answers else row
+    """The row with all but the last turn that is learned as context."""
+    return replace(row, context=row.answers[-1]) if row.answers else row
 
 
 def _checked(row: Row | Problem, objective: str, trained_turns: str, formats: set[str]) -> Checked:

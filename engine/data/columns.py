@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 
 from engine.errors import EngineError
 
@@ -28,8 +29,8 @@ _BY_NAME = {name: field for field, names in reversed(NAMES.items()) for name in 
 
 # The fields that make a shape together, in the order of preference, and those that may come with them.
 SHAPES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("chosen", "rejected"), ("prompt", "messages", "input", "system", "tools")),
-    (("answer_a", "answer_b"), ("winner", "prompt", "messages", "input", "system", "tools")),
+    (("chosen", "rejected"), ("prompt", "messages", "input", "system", "history", "tools")),
+    (("answer_a", "answer_b"), ("winner", "prompt", "messages", "input", "system", "history", "tools")),
     (("messages",), ("system", "tools")),
     (("prompt", "completion"), ("input", "system", "history", "tools", "label")),
     (("text",), ()),
@@ -39,6 +40,7 @@ _TAKES_INPUT = ("instruction", "question")  # prompts that a second column belon
 Columns = dict[str, str]  # our field -> the file's column
 
 
+@lru_cache(1024)
 def is_known(name: str) -> bool:
     """Whether a column of this name is understood."""
     return _plain(name) in _BY_NAME
@@ -52,24 +54,21 @@ def guess(names: Iterable[str]) -> Columns:
     by_plain = {_plain(name): name for name in reversed(list(names))}
     for needed, extras in SHAPES:
         found = {field: name for field in needed if (name := _only(field, by_plain))}
-        if len(found) < len(needed):
-            continue
-        for field in extras:
-            name = _only(field, by_plain)
-            if name and name not in found.values() and _belongs(field, found):
-                found[field] = name
-        return found
+        if len(found) == len(needed):
+            return _with_extras(found, extras, by_plain)
     return {}
 
 
 def parse_columns(columns: str, names: Iterable[str], place: str) -> Columns:
     """The columns named by hand, as in "prompt=question, completion=answer", with the guess for what they leave out.
 
-    A name that holds a comma stands in quotation marks with its field: "prompt=first, second". EngineError for
-    a field or a column that there isn't, or where they make no shape. `place` says whose `names` are meant.
+    "system=" says that no column is the field. A name that holds a comma stands in quotation marks with its field:
+    "prompt=first, second". EngineError for a field or a column that there isn't, or where they make no shape. `place`
+    says whose `names` are meant.
     """
     known = list(names)
     given: Columns = {}
+    none: set[str] = set()
     for part in next(csv.reader([columns], skipinitialspace=True), []):
         field, equals, name = (piece.strip() for piece in part.partition("="))
         if not part.strip():
@@ -77,31 +76,47 @@ def parse_columns(columns: str, names: Iterable[str], place: str) -> Columns:
         if not equals or field not in NAMES:
             raise EngineError(
                 f"The columns setting has {part.strip()[:60]!r}, which names no field.",
-                f"Write FIELD=COLUMN, with a field out of {', '.join(NAMES)}.",
+                f"Write FIELD=COLUMN, or FIELD= where no column is meant, with a field out of {', '.join(NAMES)}.",
             )
+        if not name:
+            none.add(field)
+            continue
         if name not in known:
             raise EngineError(
                 f"{place} has no column {name[:60]!r}, which the columns setting names for {field!r}.",
                 f"Its columns are: {', '.join(map(repr, known[:30])) or 'none'}.",
             )
         given[field] = name
-    return _completed(given, [name for name in known if name not in given.values()])
+    return _completed(given, none - given.keys(), [name for name in known if name not in given.values()])
 
 
-def _completed(given: Columns, others: list[str]) -> Columns:
-    """The columns given by hand and, for the fields that a shape needs besides, those found by their names."""
+def _completed(given: Columns, none: Collection[str], others: list[str]) -> Columns:
+    """The columns given by hand and, for the fields of their shape that aren't, those found by their names.
+
+    A label is not looked for: it would make pairs of what is called an answer by hand.
+    """
     by_plain = {_plain(name): name for name in reversed(others)}
     for needed, extras in sorted(SHAPES, key=lambda shape: -len(given.keys() & {*shape[0]})):
-        if not given.keys() & {*needed, *extras}:
+        if not {*(given or none)} & {*needed, *extras}:
             continue
-        found = {field: name for field in needed if (name := given.get(field) or _only(field, by_plain))}
-        if len(found) == len(needed) and given.keys() <= {*needed, *extras}:
-            return {**found, **given}
+        names = {field: given.get(field) or _only(field, by_plain) for field in needed if field not in none}
+        if all(names.get(field) for field in needed) and given.keys() <= {*needed, *extras}:
+            wanted = [field for field in extras if field not in {*none, *given, "label"}]
+            return _with_extras({**names, **given}, wanted, by_plain)
     shapes = "; ".join(" and ".join(needed) for needed, _ in SHAPES)
     raise EngineError(
         f"The columns named for {', '.join(map(repr, given)) or 'nothing'} make no row that can be trained.",
         f"Name the columns of one of these together: {shapes}.",
     )
+
+
+def _with_extras(found: Columns, extras: Iterable[str], by_plain: Mapping[str, str]) -> Columns:
+    """The columns of a shape with those of the fields that may come with it."""
+    for field in extras:
+        name = _only(field, by_plain)
+        if name and name not in found.values() and _belongs(field, found):
+            found[field] = name
+    return found
 
 
 def _only(field: str, by_plain: Mapping[str, str]) -> str:
@@ -115,8 +130,8 @@ def _only(field: str, by_plain: Mapping[str, str]) -> str:
 
 
 def _belongs(field: str, found: Columns) -> bool:
-    if field == "messages":  # of a pair: the chat that both answers go on from
-        return "prompt" not in found
+    if field in ("prompt", "messages"):  # of a pair: the text or the chat that both answers go on from
+        return not found.keys() & {"prompt", "messages"}
     return field != "input" or ("prompt" in found and _plain(found["prompt"]) in _TAKES_INPUT)
 
 

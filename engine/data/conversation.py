@@ -11,13 +11,15 @@ class Message(NamedTuple):
     """One turn of a conversation.
 
     `calls` is the JSON text of the list of tool calls that an assistant makes, `call` that of a tool message's other
-    fields, which say whose result it is; "" where there are none. As texts they keep a message hashable.
+    fields, which say whose result it is; "" where there are none. As texts they keep a message hashable. An answer
+    that `is_context` is read and not learned, as OpenAI's "weight": 0 says it.
     """
 
     role: str
     content: str
     calls: str = ""
     call: str = ""
+    is_context: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class Conversation:
     def sides(self) -> tuple[Conversation, ...]:
         """Itself: a pair has two."""
         return (self,)
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """The numbers of the messages that are learned."""
+        told = enumerate(self.messages)
+        return tuple([n for n, one in told if one.role == "assistant" and n >= self.context and not one.is_context])
 
     @property
     def prompt(self) -> str:
@@ -75,8 +83,10 @@ def fingerprint(row: Conversation | Comparison) -> bytes:
     parts: list[str] = []
     for side in row.sides:
         parts += (str(side.context), side.tools, side.text)
-        for role, content, calls, _ in side.messages:
+        for role, content, calls, _, is_context in side.messages:
             parts += (role, content, calls)
+            if is_context:
+                parts.append("context")  # nobody's role
     said = "\0".join(parts)
     if said.count("\0") >= len(parts):  # it could be cut up in two ways
         said = "\0".join([",".join(map(str, map(len, parts))), said])

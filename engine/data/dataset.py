@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from engine.data.alike import keys, repeated
 from engine.data.blocks import FORMAT_NAMES
 from engine.data.building import Progress, Stop, build_store
 from engine.data.documents import PASSAGE
-from engine.data.encoding import open_bytes
+from engine.data.hashing import digest_of
 from engine.data.items import Ints, Items
 from engine.data.problems import TOLD, Problem, ProblemList, error, in_file, line_ranges
 from engine.data.remarks import default_template, duplicates, one_sided_lengths, remarks
@@ -27,7 +28,6 @@ from engine.data.tokenizer import TextTokenizer
 
 Names = npt.NDArray[np.object_]  # of few different files
 
-_PIECE_BYTES = 4 * 1024**2
 # A byte is hashed about so many times faster than it is checked and tokenized, and counts as much less in progress.
 _HASHED_FASTER = 50
 
@@ -45,12 +45,20 @@ class Dataset:
     rows: int
     examples: Items
     rendered: Items
-    problems: tuple[Problem, ...]
     format: str
     files: tuple[Path, ...]
     columns: dict[str, str]
     column_names: tuple[str, ...]
     is_whole: bool
+
+    @cached_property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the data, in the order of its files and lines."""
+        meta = self.rendered.store.meta
+        found = ProblemList([Problem(**_untupled(problem)) for problem in meta["problems"]])
+        found.extend(_of_the_tokens(self.rendered))
+        found.extend(_of_the_file(meta, self.examples))
+        return tuple(sorted(found.listed(), key=lambda problem: (problem.file, problem.line)))
 
     def files_of(self, numbers: Ints) -> Names:
         """The names of the files that the rows of these numbers are of, from 0 on; "" for a file without a folder."""
@@ -103,15 +111,11 @@ def load_dataset(
     rendered = Items(store, np.arange(len(store.numbers)), max_length)
     usable = rendered.is_usable
     examples = rendered if usable.all() else rendered.at(np.flatnonzero(usable))  # what it counts is kept once
-    problems = ProblemList([Problem(**_untupled(found)) for found in meta["problems"]])
-    problems.extend(_of_the_tokens(rendered))
-    problems.extend(_of_the_file(meta, examples))
     return Dataset(
         path=path,
         rows=meta["rows"],
         examples=examples,
         rendered=rendered,
-        problems=tuple(sorted(problems.listed(), key=lambda problem: (problem.file, problem.line))),
         format=_format(meta),
         files=tuple(map(Path, meta["files"])),
         columns=meta["columns"],
@@ -132,36 +136,32 @@ def open_rows(
 ) -> Store:
     """The source's rows at full length, from the cache where they are known; else the first `most_rows`."""
     settings = [objective, columns, trained_turns, tokenizer.fingerprint, _code(), [str(file) for file in source.files]]
-    digest = hashlib.blake2b(repr(settings).encode(), digest_size=20)
+    key = hashlib.blake2b(repr(settings).encode(), digest_size=20)
     before = _stamps(source.files)
     hashed = 0
-    for piece in _pieces(source.files):
-        digest.update(piece)
-        hashed += len(piece)
-        if len(piece) < _PIECE_BYTES:  # in no time
-            continue
+
+    def told(size: int) -> None:
+        nonlocal hashed
+        hashed += size
         if progress is not None:
             progress(hashed // _HASHED_FASTER, source.bytes_total)
-        if stop():
+
+    for file in source.files:  # each by itself: a row may go from the end of one to the start of the next
+        digest = digest_of(file, told, stop)
+        if digest is None:
             return build_store(source, tokenizer, objective, trained_turns, "", None, lambda: True)
-    key = digest.hexdigest()
-    if store := find_store(key):
+        key.update(digest.encode())
+    if store := find_store(key.hexdigest()):
         return store
 
     def read(done: int, total: int) -> None:
         if progress is not None:
             progress(max(done, hashed // _HASHED_FASTER), total)
 
-    store = build_store(source, tokenizer, objective, trained_turns, key, read, stop, most_rows)
+    store = build_store(source, tokenizer, objective, trained_turns, key.hexdigest(), read, stop, most_rows)
     if _stamps(source.files) != before:
-        drop_store(key)  # the file was written to meanwhile: these are not the rows of what it held before
+        drop_store(key.hexdigest())  # the file was written to meanwhile: these are not the rows of what it held before
     return store
-
-
-def _pieces(files: Sequence[Path]) -> Iterator[bytes]:
-    for file in files:
-        with open_bytes(file) as data:
-            yield from iter(lambda: data.read(_PIECE_BYTES), b"")
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:

@@ -59,9 +59,12 @@ def _blocks(file: TextFile, is_markdown: bool) -> Iterator[Block | Problem]:
     block: list[str] = []
     first = line = length = 0
     in_fence = in_heading = after_blank = False
-    while raw := text.readline(MAX_LINE):
+    while raw := text.readline(MAX_LINE + 1):
         line += 1
-        whole = huge(line) if len(raw) == MAX_LINE else file.whole(line, raw.lstrip(BYTE_ORDER_MARK))
+        rest = raw
+        while len(rest) > MAX_LINE and not rest.endswith("\n"):
+            rest = text.readline(MAX_LINE + 1)
+        whole = huge(line) if len(raw) > MAX_LINE else file.whole(line, raw.lstrip(BYTE_ORDER_MARK))
         if isinstance(whole, Problem):
             if block:
                 yield first, "".join(block)

@@ -20,6 +20,8 @@ _WANTED: dict[tuple[type, ...], str] = {
 }
 # Neither a space nor a character that is never seen, such as a zero-width space.
 _VISIBLE = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+# What says more of a message than its role and its content.
+_MORE = frozenset(("tool_calls", "weight"))
 # What a tool's answer says of itself, beside its content.
 _TOOL_FIELDS = ("tool_call_id", "name")
 
@@ -107,7 +109,7 @@ def _next_speakers(turn: Message) -> tuple[str, ...]:
 
 def _plain_message(value: Any) -> Message | None:
     """A message with a role and a text, which nearly all are; None where there is more to it."""
-    if not isinstance(value, dict) or "tool_calls" in value:
+    if not isinstance(value, dict) or (len(value) > 2 and not _MORE.isdisjoint(value)):
         return None
     role, content = value.get("role"), value.get("content")
     if role in ("user", "assistant", "system") and isinstance(content, str):
@@ -132,13 +134,22 @@ def _read_message(line: int, place: str, value: Any) -> Message | Problem:
     calls = _read_calls(line, place, value) if role == "assistant" else ""
     if isinstance(calls, Problem):
         return calls
+    weight = value.get("weight")
+    if weight not in (None, 0, 1):
+        return error(
+            line,
+            "weight",
+            f"{place} has the weight {str(weight)[:40]}: a message is learned, by 1, or not, by 0.",
+            "Write 0 or 1, or leave the weight out.",
+        )
+    is_context = role == "assistant" and weight == 0
     if calls and value.get("content") in (None, ""):
-        return Message(role, "", calls)
+        return Message(role, "", calls, is_context=is_context)
     if problem := flaw(line, place, value, "content", str):
         return problem
     named = {name: value[name] for name in _TOOL_FIELDS if value.get(name) is not None} if role == "tool" else {}
     call = _json_text(line, place, "tool_call_id", named) if named else ""
-    return call if isinstance(call, Problem) else Message(role, value["content"], calls, call)
+    return call if isinstance(call, Problem) else Message(role, value["content"], calls, call, is_context)
 
 
 def _read_calls(line: int, place: str, fields: Mapping[str, Any]) -> str | Problem:

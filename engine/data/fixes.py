@@ -28,12 +28,16 @@ _WRITTEN = ".written"
 
 @dataclass(frozen=True)
 class Fixed:
-    """The new file, its rows, and how many rows of the old one were changed and left out."""
+    """The new file, its rows, and how many rows of the old one were changed and left out.
+
+    `is_renamed` says that its fields have other names than the old one's: ours.
+    """
 
     path: Path
     rows: int
     changed: int
     left_out: int
+    is_renamed: bool = False
 
 
 def apply(
@@ -46,7 +50,8 @@ def apply(
 ) -> Fixed | None:
     """Writes the rows of the config's data, mended by `cures`, as JSON lines; None when `stop` said so.
 
-    Rows are written in the shapes of `engine.data.check`, under our names for the fields. `output` is by default
+    Rows are written in the shapes of `engine.data.check`, under our names for the fields and with their others
+    (`engine.data.shapes`), which counts as no change. `output` is by default
     "name (fixed).jsonl" beside the data. `progress` is told bytes done and in all. EngineError where the file can't
     be read or written, where `output` exists, where a row can't be kept and is not to be left out, and where none
     is left. What is written is there complete or not at all.
@@ -73,7 +78,7 @@ def apply(
             return None
         finally:
             shutil.rmtree(work, ignore_errors=True)
-    return Fixed(path, mending.rows, mending.changed, mending.left_out)
+    return Fixed(path, mending.rows, mending.changed, mending.left_out, mending.is_renamed)
 
 
 def _given(source: Path, output: Path | None) -> Path:

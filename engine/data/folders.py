@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+from engine.data.problems import Problem, note
 from engine.errors import EngineError
 
 JSON = (".jsonl", ".ndjson", ".json")
@@ -14,6 +16,7 @@ FORMATS = (*JSON, *TABLES, ".parquet", *DOCUMENTS)
 _TRAIN = ("train",)
 _VALID = (("valid", "val", "dev", "eval"), ("test",))
 _ABOUT = ("readme", "license", "licence", "changelog", "dataset_info", "requirements")
+_MOST_NAMED = 8
 
 Files = tuple[Path, ...]
 
@@ -46,6 +49,29 @@ def folder_parts(path: Path) -> tuple[Files, Files]:
             "Choose one of the files, or leave one kind in the folder.",
         )
     return train, valid
+
+
+def unread(path: Path, read: Iterable[Path]) -> Files:
+    """The files of a folder of data that are not among those `read`; none where `path` is no folder."""
+    if not path.is_dir():
+        return ()
+    known = {file.resolve() for file in read}
+    return tuple(file for file in _data_files(path) or _data_files(path / "data") if file.resolve() not in known)
+
+
+def unread_note(files: Files, has_valid: bool) -> Problem:
+    """Names the files that are `unread`. `has_valid` says that a file to measure with was chosen by hand."""
+    named = [file.name for file in files[:_MOST_NAMED]]
+    last = f"{len(files) - _MOST_NAMED:,} more" if len(files) > _MOST_NAMED else named.pop()
+    names = " and ".join(filter(None, (", ".join(named), last)))
+    count = "1 file of the folder is" if len(files) == 1 else f"{len(files):,} files of the folder are"
+    measured = "take the chosen validation file out" if has_valid else "begin its name with valid"
+    return note(
+        0,
+        "not_read",
+        f"{count} not read: {names}.",
+        f"Begin a file's name with train to train with it too; to measure with one, {measured}.",
+    )
 
 
 def _data_files(folder: Path) -> Files:

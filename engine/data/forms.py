@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from engine.data.spaced import Spaced
 from engine.data.specials import names_pattern
 from engine.data.template import ChatTemplate
 
-_MAX_FORMS = 4096  # sequences of roles
+_MAX_FORMS = 4096  # sequences of roles, and what of them is learned
 _MAX_CUTS = 100_000
 _BLANK = " \n\t" + SPACE_SIGN
 _REASONING = frozenset({"<think>", "</think>"})  # `render` follows what stands between them
@@ -71,7 +71,10 @@ class _Plan(NamedTuple):
 
 @dataclass(frozen=True)
 class _Form:
-    """Rows of one sequence of roles; `spaced` where every content can be a text of its own."""
+    """Rows of one sequence of roles and the same of them to learn.
+
+    `spaced` where every content can be a text of its own.
+    """
 
     layout: Layout
     stretches: tuple[_Stretch | bytes, ...]
@@ -92,7 +95,7 @@ class FormEncoder:
         self._tokens = {name: np.array([number], np.int32).tobytes() for name, number in added.items()}
         # Names of whitespace alone are found in pieces, as other text is.
         self._added = re.compile(f"({names_pattern(name for name in added if name.strip(_BLANK)).pattern})")
-        self._forms: dict[tuple[tuple[str, ...], int], _Form | None] = {}
+        self._forms: dict[tuple[tuple[str, ...], int, tuple[bool, ...]], _Form | None] = {}
         self._cuts: dict[tuple[str, str], bool] = {}
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
@@ -113,10 +116,10 @@ class FormEncoder:
     def _plan(self, row: Conversation, held_of: Callable[[frozenset[str]], list[str]]) -> _Plan | None:
         if row.kind == "text":
             return self._text_plan(row.text)
-        roles, contents, calls, results = zip(*row.messages, strict=True)
+        roles, contents, calls, results, silent = zip(*row.messages, strict=True)
         if row.tools or any(calls) or any(results):
             return None
-        form = self._form(roles, row.context)
+        form = self._form(row, roles, silent)
         if form is None or not form.layout.fits(contents, held_of(form.layout.absent)):
             return None
         text = form.layout.text(contents)
@@ -167,15 +170,15 @@ class FormEncoder:
                 ranges.append((begins, size // 4))
         return Side(b"".join(pieces), ranges, plan.text)
 
-    def _form(self, roles: tuple[str, ...], context: int) -> _Form | None:
-        key = roles, context
+    def _form(self, row: Conversation, roles: tuple[str, ...], silent: tuple[bool, ...]) -> _Form | None:
+        key = roles, row.context, silent
         if key not in self._forms:
             if len(self._forms) >= _MAX_FORMS:
                 self._forms.clear()
-            self._forms[key] = self._new_form(roles, context)
+            self._forms[key] = self._new_form(roles, row.answers)
         return self._forms[key]
 
-    def _new_form(self, roles: tuple[str, ...], context: int) -> _Form | None:
+    def _new_form(self, roles: tuple[str, ...], answers: tuple[int, ...]) -> _Form | None:
         template = self._template
         try:
             layout = plain_layout(template.environment, template.source, template.values(), roles)
@@ -183,7 +186,6 @@ class FormEncoder:
             return None
         if sorted(layout.order) != list(range(len(roles))) or not template.ends <= self._tokens.keys():
             return None
-        answers = {number for number, role in enumerate(roles) if role == "assistant" and number >= context}
         stretches = [self._stretch(parts, name, answers) for parts, name in self._cut(layout)]
         merged: list[_Stretch | bytes] = []
         for stretch in stretches:
@@ -211,7 +213,7 @@ class FormEncoder:
                 parts.append(number)
         return [*stretches, (parts, "")]
 
-    def _stretch(self, parts: list[str | int], name: str, answers: set[int]) -> _Stretch | bytes | None:
+    def _stretch(self, parts: list[str | int], name: str, answers: Collection[int]) -> _Stretch | bytes | None:
         """The stretch, its tokens if it has no contents; None where offsets alone tell where its answer ends."""
         first = next((place for place, part in enumerate(parts) if isinstance(part, int)), len(parts))
         literal, rest = "".join(map(str, parts[:first])), parts[first:]

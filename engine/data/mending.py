@@ -52,6 +52,7 @@ class Mending:
         self._seen: set[bytes] = set()
         self._converted: set[int] = set()
         self.rows = self.changed = self.left_out = 0
+        self.is_renamed = False  # the fields of the rows
 
     def write(self, source: Path, work: Path, file: TextIO) -> None:
         """Every row of `source` that is kept; `work` is a folder for files in between."""
@@ -61,6 +62,7 @@ class Mending:
             self._converted = convert(source, copy, lambda done: self._told(done, 2 * size))
             source = copy
         opened = open_source(source, self._config.columns)
+        self.is_renamed = any(field != name for field, name in opened.columns.items())
         waiting, done = list[Row | Problem](), 0
         for row in opened.rows():
             self._told(behind + round(size * opened.bytes_done / opened.bytes_total), behind + size)

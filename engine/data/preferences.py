@@ -13,7 +13,7 @@ _TIES = ("both", "both_good", "both_bad", "bothbad", "neither", "none", "draw", 
 # What stands before the letter or number of an answer where it is named: model_a, Response 1.
 _CALLED = re.compile(r"\A(?:model|response|answer|completion|output|conversation|option|choice|assistant)_?(?=\w$)")
 # How Anthropic's HH-RLHF writes a conversation.
-_SPEAKER = re.compile(r"(?:\A|\n\n)[ \t\n]*(Human|Assistant):[ \t]*")
+_SPEAKER = re.compile(r"(?:\A|\n\r?\n)\s*(Human|Assistant):[ \t]*")
 _ROLES = {"Human": "user", "Assistant": "assistant"}
 
 Turns = list[dict[str, str]]

@@ -61,10 +61,9 @@ class _Placed:
 def render(conversation: Conversation, template: ChatTemplate) -> Rendered | Problem:
     """The text of a row; a Problem where the template refuses the row or hides what the answer is.
 
-    An answer's range is its content and the end-of-turn token after it, with only whitespace between; what
-    an assistant said in the row's context is no answer. A
-    plain text is trained whole, with the end-of-text token behind it; special tokens in it are meant, since
-    no template adds them.
+    The range of an answer, one of the row's `answers`, is its content and the end-of-turn token after it, with only
+    whitespace between. A plain text is trained whole, with the end-of-text token behind it; special tokens in it are
+    meant, since no template adds them.
     """
     if conversation.kind == "text":
         text = conversation.text
@@ -73,13 +72,11 @@ def render(conversation: Conversation, template: ChatTemplate) -> Rendered | Pro
         return Rendered(text, ((0, len(text)),), (), with_bos=True)
     try:
         text, placed = _lay_out(conversation.messages, template, tools=conversation.tools)
-        said = [n for n, message in enumerate(conversation.messages) if message.role == "assistant"]
         trained = tuple(
             _call_range(text, conversation, n, template)
             if conversation.messages[n].calls
             else _answer_range(text, [part for part in placed if part.message == n], template)
-            for n in said
-            if n >= conversation.context
+            for n in conversation.answers
         )
     except EngineError as cause:
         return error(conversation.line, "template", f"Line {conversation.line}: {cause.message}", cause.hint)

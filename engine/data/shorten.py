@@ -83,7 +83,8 @@ def _questions(turns: Sequence[Value]) -> list[int]:
 
 
 def _is_answer(turn: Value) -> bool:
-    return turn.get("role") == "assistant" and not turn.get("tool_calls")
+    """Whether a chat can end there: on words of the assistant that are learned."""
+    return turn.get("role") == "assistant" and not turn.get("tool_calls") and turn.get("weight") != 0
 
 
 def _with_less(turn: Value, row_of: Callable[[Value], Value], fits: Fits) -> Value | None:

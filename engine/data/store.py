@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -141,14 +141,21 @@ class StoreWriter:
 
 
 def find_store(key: str) -> Store | None:
-    """The store that was kept under `key`, None where there is none that is whole."""
+    """The store that was kept under `key`, None where there is none that is whole. A damaged one is removed."""
     folder = cache_folder() / key
     try:
+        folder.stat()
+    except OSError:
+        return None  # what another process puts there from now on is not to be removed
+    try:
         store = _read(folder)
-        os.utime(folder)  # the last use
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         remove(folder)
         return None
+    except OSError:
+        return None  # no damage: too many files are open, or the disk is away for a moment
+    with suppress(OSError):
+        os.utime(folder)  # the last use
     return store
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import string
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TextIO
 
-from engine.data.columns import is_known
+from engine.data.columns import guess, is_known
 from engine.data.encoding import BYTE_ORDER_MARK, MAX_LINE, TextFile
 from engine.data.problems import Problem, error
 from engine.data.read import Row
 from engine.errors import EngineError
 
 DELIMITERS = (",", "\t", ";", "|", "^", "~", "\x1f", "\x01")
+# Those that no name and no number holds.
+_MARKS = tuple(mark for mark in string.punctuation if mark not in DELIMITERS and mark not in "\"'._-/\\")
 _SNIFFED_RECORDS = 100
 _LONG_NAME = 64  # characters: a longer cell of the first line is no column's name
 
@@ -41,16 +44,29 @@ def read_table(file: TextFile) -> Iterator[Row | Problem]:
 def find_delimiter(head: str) -> str:
     """The delimiter by which most records of `head` have as many fields as the first, of those the one of most fields.
 
-    A table of one column has none: then a comma.
+    Where it is none of DELIMITERS it may be another mark, but only one that cuts the first line into known names, or
+    all records alike: such marks stand in texts too. A table of one column has none: then a comma.
     """
-    best, most = ",", (0.0, 1)
-    for delimiter in DELIMITERS:
+    return _best(head, DELIMITERS) or _best(head, [mark for mark in _MARKS if _delimits(head, mark)]) or ","
+
+
+def _best(head: str, delimiters: Iterable[str]) -> str:
+    best, most = "", (0.0, 1)
+    for delimiter in delimiters:
         records = _sniffed(head, delimiter)
         if records and (fields := len(records[0])) > 1:
             alike = sum(len(record) == fields for record in records) / len(records)
             if (alike, fields) > most:
                 best, most = delimiter, (alike, fields)
     return best
+
+
+def _delimits(head: str, mark: str) -> bool:
+    records = _sniffed(head, mark)
+    names = records[0] if records else []
+    if len(names) < 2 or not all(name.strip() for name in names):
+        return False
+    return bool(guess(names)) or (len(records) > 1 and len({*map(len, records)}) == 1)
 
 
 def _has_spaces(head: str, delimiter: str) -> bool:

@@ -183,7 +183,7 @@ def _cut(example: Example, max_length: int, side: str = "") -> Example | Problem
             line,
             "nothing_to_train",
             f"{extent(line, side, length)} and has no token that could be trained.",
-            "Write a longer text, or take the row out.",
+            "Write a longer text, or an answer that is learned, or take the row out.",
         )
     before = int(example.trained.argmax())
     return error(

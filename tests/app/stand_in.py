@@ -45,8 +45,13 @@ def fail(message, hint):
     return 2
 
 
+def files_of(path):
+    return sorted(Path(path).glob("train*")) if Path(path).is_dir() else [Path(path)]
+
+
 def rows_of(path):
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for file in files_of(path) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in lines if line.strip()]
 
 
 def read(arguments):
@@ -93,7 +98,7 @@ def models(arguments):
 
 def check(arguments):
     data = Path(arguments[0])
-    if not data.is_file():
+    if not data.exists():
         return fail(f"There is no file {data}.", "Choose another one.")
     if "broken" in data.name:
         raise RuntimeError("a mistake of the engine's")
@@ -131,6 +136,7 @@ def check(arguments):
         longest=90, largest=90, largest_apart=120,
         columns={"names": list(found[0]), "used": given or {name: name for name in found[0] if named}},
         cures=[{"cure": cure, "label": LABELS[cure], "rows": 1} for cure in LABELS if cure in cures],
+        files=[str(file) for file in files_of(data)],
         lengths=write_lengths(home() / f"lengths-{os.getpid()}.npy", lengths),
     )  # fmt: skip
     return 2 if flawed else 0

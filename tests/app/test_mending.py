@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.answers import Check, Cure, Problem
+from app.answers import Check, Cure, Fixed, Problem
 from app.pages.problems import Problems, by_kind, place
 from app.pages.problemwords import kind_in_words
 from app.states import State
@@ -116,6 +116,7 @@ def test_a_cure_opens_a_new_file_and_leads_back(window, data, ready, qtbot):
     (notice,) = window.data_page.notices.shown
     assert "1 row left out" in notice.message
     assert "errors.jsonl" in notice.hint
+    assert "Tunesmith's names" not in notice.hint
     press(notice, "Back to")
     assert window.session.config.data == str(path)
     assert window.data_page.notices.shown == []
@@ -166,3 +167,11 @@ def test_closing_the_window_ends_a_mending(window, data, qtbot):
     assert window.session.mending.busy
     window.close()
     assert not window.session.mending.busy
+
+
+def test_fields_that_have_other_names_in_the_new_file_are_told_of(window, data):
+    source, new = data("a.jsonl"), data("a (fixed).jsonl")
+    window.open_data(source)
+    window.session.mending.mended.emit(source, Fixed(str(new), rows=20, left_out=1, is_renamed=True))
+    (notice,) = window.data_page.notices.shown
+    assert notice.hint.endswith("Its fields have Tunesmith's names.")

@@ -13,6 +13,7 @@ from app.answers import Columns
 from app.pages.columns import KINDS, ColumnsCard
 from app.progress import Progress
 from app.states import State
+from engine.data.columns import SHAPES, parse_columns
 from engine.events import Stage
 
 
@@ -103,6 +104,22 @@ def test_a_folder_can_be_chosen(window, tmp_path, qtbot, way):
     else:
         window.data_page.welcome.open_folder.click()
     assert window.session.config.data == str(folder)
+
+
+@pytest.mark.parametrize(("files", "named"), [(1, "train-1.jsonl"), (3, "train-1.jsonl and "), (4, "4 files")])
+def test_the_files_of_a_folder_are_named(window, data, tmp_path, ready, files, named):
+    folder = tmp_path / "bookings"
+    folder.mkdir()
+    for number in range(1, files + 1):
+        data("rows.jsonl").rename(folder / f"train-{number}.jsonl")
+    window.open_data(folder)
+    ready(window)
+    panel = window.sidebar.dataset
+    assert f"rows of prompt and answer in {named}" in panel.figures.text()
+    assert panel.name.toolTip().splitlines()[1:] == [f"train-{number}.jsonl" for number in range(1, files + 1)]
+    window.open_data(data("rows.jsonl"))
+    ready(window)
+    assert " in " not in panel.figures.text()
 
 
 # -- the keyboard and screen readers
@@ -218,6 +235,35 @@ def test_each_kind_of_row_has_its_boxes(card):
         for field, name in zip(needed, "abc", strict=False):
             choose(card, field, name)
         assert card.use.isEnabled()
+
+
+def test_the_boxes_are_those_of_the_shapes_that_the_engine_reads():
+    shapes = [{*needed, *more} for needed, more in SHAPES]
+    kinds = [{*needed, *more} for needed, more in KINDS.values()]
+    assert [kind for kind in kinds if not any(kind <= shape for shape in shapes)] == []
+    assert [shape for shape in shapes if shape not in kinds] == []
+
+
+def test_a_change_of_nothing_chooses_what_was_found(card, qtbot):
+    found = {"messages": "conversations", "tools": "functions", "system": "system_prompt"}
+    card.show_columns(Columns(list(found.values()), found), "")
+    card.change.click()
+    with qtbot.waitSignal(card.chosen) as told:
+        card.use.click()
+    assert parse_columns(told.args[0], found.values(), "The file") == found
+
+
+def test_a_field_that_is_taken_off_stays_off(card, qtbot):
+    names = ["prompt", "completion", "system"]
+    card.show_columns(Columns(names, {name: name for name in names}), "")
+    card.ask.click()
+    choose(card, "system", "None")
+    for _ in range(2):
+        with qtbot.waitSignal(card.chosen) as told:
+            card.use.click()
+        used = parse_columns(told.args[0], names, "The file")
+        assert used == {"prompt": "prompt", "completion": "completion"}
+        card.show_columns(Columns(names, used), told.args[0])
 
 
 def test_one_column_cannot_be_two_fields(card):

@@ -3,7 +3,9 @@ import time
 
 import pytest
 
+from engine.data import hashing
 from engine.data.cache import cache_folder, in_the_making, make_room
+from engine.data.hashing import digest_of
 
 DAY = 24 * 3600
 
@@ -55,3 +57,58 @@ def test_those_used_least_lately_make_room(most, left, is_folder):
     making = entry("new-one", 40, 10**6, is_folder=True)
     make_room(entry("kept", 50, is_folder=is_folder), most)
     assert names() == sorted([*left, making.name])
+
+
+@pytest.fixture
+def large(tmp_path):
+    path = tmp_path / "large.jsonl"
+    path.write_bytes(b"a" * (5 * 1024**2))
+    return path
+
+
+def hashed(path):
+    """The digest, and whether the file was hashed for it."""
+    told = []
+    return digest_of(path, told.append, lambda: False), bool(told)
+
+
+def test_a_large_file_is_hashed_once(large, monkeypatch):
+    first, _ = hashed(large)
+    assert hashed(large) == (first, True)  # it was written just now
+    monkeypatch.setattr(hashing, "SETTLED_SECONDS", -1)
+    assert [hashed(large), hashed(large)] == [(first, True), (first, False)]
+    (kept,) = cache_folder("digests").iterdir()
+    kept.write_text(kept.read_text()[:20])
+    assert [hashed(large), hashed(large)] == [(first, True), (first, False)]
+
+
+@pytest.mark.parametrize("change", ["bytes", "replaced", "size"])
+def test_a_file_that_changes_is_hashed_anew_even_where_its_time_is_the_same(large, monkeypatch, change):
+    monkeypatch.setattr(hashing, "SETTLED_SECONDS", -1)
+    first, _ = hashed(large)
+    status = large.stat()
+    if change == "bytes":
+        with large.open("r+b") as file:
+            file.write(b"b")
+    elif change == "size":
+        with large.open("ab") as file:
+            file.write(b"a")
+    else:
+        other = large.with_name("other")
+        other.write_bytes(b"b" * status.st_size)
+        other.replace(large)
+    os.utime(large, ns=(status.st_atime_ns, status.st_mtime_ns))
+    again, anew = hashed(large)
+    assert anew
+    assert again != first
+
+
+def test_hashing_can_be_stopped(large):
+    assert digest_of(large, lambda size: None, lambda: True) is None
+
+
+def test_a_cache_that_cannot_be_written_costs_the_memory_only(large, monkeypatch):
+    monkeypatch.setattr(hashing, "SETTLED_SECONDS", -1)
+    cache_folder("digests").parent.mkdir()
+    cache_folder("digests").write_text("no folder")
+    assert hashed(large) == hashed(large)

@@ -61,6 +61,16 @@ def test_skip_leaves_out_what_cannot_be_used_and_keeps_the_order(tokenizer, tmp_
     assert (fixed.rows, fixed.changed, fixed.left_out) == (2, 0, 6)
 
 
+def test_the_fields_of_a_foreign_row_stay_beside_ours(tokenizer, tmp_path):
+    path = tmp_path / "a.jsonl"
+    turns = [{"from": "human", "value": "Name a tree."}, {"from": "gpt", "value": "Oak."}]
+    path.write_bytes(jsonl({"id": 7, "conversations": turns, "body": "c"}, {"conversations": []}))
+    fixed = fix(path, tokenizer, "skip")
+    chat = [{"role": "user", "content": "Name a tree."}, {"role": "assistant", "content": "Oak."}]
+    assert rows_of(fixed) == [{"messages": chat, "id": 7}]
+    assert (fixed.changed, fixed.left_out, fixed.is_renamed) == (0, 1, True)
+
+
 def test_a_pair_that_prefers_nothing_is_left_out(tokenizer, tmp_path):
     path = tmp_path / "a.jsonl"
     pair = {"prompt": "a", "chosen": "b", "rejected": "c"}
@@ -195,6 +205,16 @@ def test_trim_leaves_out_the_last_turns_whole_and_an_answer_stays_last(tokenizer
     assert kept[-1]["role"] == "assistant"
     assert length(row, tokenizer) <= 160
     assert length({"messages": turns[: len(kept) + 2]}, tokenizer) > 160
+
+
+def test_what_trim_leaves_of_a_chat_ends_on_an_answer_that_is_learned(tokenizer, tmp_path):
+    turns = turns_of(3)
+    turns[4]["weight"] = 0
+    whole = length({"messages": turns[:5]}, tokenizer)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(jsonl({"messages": turns}))
+    (row,) = rows_of(fix(path, tokenizer, "trim", max_length=whole))
+    assert row == {"messages": turns[:3]}
 
 
 def test_trim_leaves_out_the_oldest_messages_of_a_pairs_prompt(tokenizer, tmp_path):
@@ -500,7 +520,13 @@ def test_the_command_line_mends_what_check_found(model, tmp_path):
     cures = [part for cure in found["cures"] for part in ("--cure", cure["cure"])]
     assert cures == ["--cure", "skip", "--cure", "convert", "--cure", "dedupe"]
     fixed = run(tmp_path, "fix", path, "--model", model, *cures)
-    assert fixed == {"path": str(tmp_path / "a (fixed).jsonl"), "rows": 2, "changed": 1, "left_out": 2}
+    assert fixed == {
+        "path": str(tmp_path / "a (fixed).jsonl"),
+        "rows": 2,
+        "changed": 1,
+        "left_out": 2,
+        "is_renamed": False,
+    }
     again = run(tmp_path, "check", fixed["path"], "--model", model)
     assert (again["rows"], again["usable"], again["cures"]) == (2, 2, [])
 

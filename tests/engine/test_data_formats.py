@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizer_folders import CASES
 
-from engine.data import Problem, Row, folder_parts, open_source
+from engine.data import Problem, Row, documents, folder_parts, open_source
 from engine.data.tables import find_delimiter
 from engine.errors import EngineError
 
@@ -180,6 +180,26 @@ def test_the_delimiter_is_found_among_others_in_texts(tmp_path, delimiter, name)
     assert [list(row.value.values()) for row in read(tmp_path / name, table(rows, delimiter))] == rows[1:]
 
 
+@pytest.mark.parametrize("delimiter", "!#$%&()*+:<=>?@[]`{}")
+def test_any_other_mark_delimits_where_it_parts_known_names_or_all_records(tmp_path, delimiter):
+    path = tmp_path / "a.csv"
+    rows = [["prompt", "completion"], ["Why, then;", f'"{delimiter} 1:2"'], ["What; is, it", "This."]]
+    path.write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    first, second = open_source(path).rows()
+    assert first.value["completion"] == f"{delimiter} 1:2"
+    assert second.value == {"prompt": "What; is, it", "completion": "This."}
+    path.write_text(path.read_text().replace("prompt", "frage").replace("completion", "antwort"))
+    assert open_source(path).column_names == ("frage", "antwort")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["text\na: b\nc: d\n", "te:xt\na\nb: c\n", "text:\na:\nb:\n", "te:xt\n", "text!\na\n", "a-b\nc-d\n", "a b\nc d\n"],
+)
+def test_a_mark_in_the_texts_of_one_column_is_no_delimiter(text):
+    assert find_delimiter(text) == ","
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be"])
 def test_tables_of_spreadsheet_programs_are_read(tmp_path, encoding):
     source = "text;;\r\n\r\nGrüße 😀;;\r\n ;;\r\nb;;\r\n"
@@ -330,6 +350,16 @@ def test_long_paragraphs_are_cut_after_sentences_then_words(tmp_path):
         (2, "Six seven eight"),
         (2, "nine ten"),
     ]
+
+
+@pytest.mark.parametrize("parts", [1, 2, 2.5, 3])
+def test_a_huge_line_of_a_document_is_one_problem_and_the_next_lines_are_read(tmp_path, monkeypatch, parts):
+    monkeypatch.setattr(documents, "MAX_LINE", 40)
+    (tmp_path / "a.txt").write_text("Before.\n" + "x" * int(parts * 41) + "\n\nAfter.\n" + "y" * 39 + "\n")
+    first, huge, last = open_source(tmp_path / "a.txt").rows()
+    assert (first.line, first.value) == (1, {"text": "Before."})
+    assert (huge.line, huge.code) == (2, "huge_line")
+    assert (last.line, last.value) == (4, {"text": "After.\n" + "y" * 39})
 
 
 def test_a_document_that_is_not_utf_8_names_its_lines(tmp_path):

@@ -6,16 +6,18 @@ import json
 import shutil
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizer_folders import chatml, llama2
 
 from engine.config import TrainConfig
 from engine.data import Comparison, Conversation, Problem, Row, examine, load_rows, load_tokenizer, report
 from engine.data.cache import cache_folder
+from engine.data.columns import guess
 from engine.data.conversation import fingerprint
 from engine.data.fixes import CURES, apply
 from engine.data.personal import personal_data
+from engine.data.shapes import canonical
 from engine.errors import EngineError
 
 # The same examples in every run: a failure anywhere is one that can be seen again.
@@ -257,6 +259,65 @@ def test_any_value_is_a_conversation_or_a_problem(value, objective):
     else:
         assert isinstance(found, Conversation if objective == "sft" else Comparison)
         assert fingerprint(found) == fingerprint(examine(Row(9, value), objective))
+
+
+odd = said | values
+turns = chats.map(lambda chat: chat["messages"])
+besides = st.fixed_dictionaries(
+    {},
+    optional={
+        "input": odd,
+        "system_prompt": odd,
+        "history": odd | st.lists(st.lists(words, max_size=3), max_size=3) | turns,
+        "functions": values,
+        "id": values,
+    },
+)
+foreign_rows = st.one_of(
+    st.fixed_dictionaries({"instruction": odd | turns, "output": odd}),
+    st.fixed_dictionaries({"conversations": values | turns}),
+    st.fixed_dictionaries({"question": odd | turns, "chosen": odd, "rejected": odd}),
+    st.fixed_dictionaries({"chosen": turns, "rejected": turns}),
+    st.fixed_dictionaries({"dialog": turns, "response_a": said, "response_b": said, "winner": st.sampled_from("abc")}),
+)
+
+
+def texts_in(value):
+    """All texts of a value but for blank ones; none of one that holds an object, whose fields have own names."""
+    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(part, dict) for part in value)):
+        return []
+    if isinstance(value, list):
+        return [text for part in value for text in texts_in(part)]
+    return [value] if isinstance(value, str) and value.strip() else []
+
+
+def said_by(value):
+    if isinstance(value, dict):
+        return [text for part in value.values() for text in said_by(part)]
+    return [text for part in value for text in said_by(part)] if isinstance(value, list) else [str(value)]
+
+
+@settings(max_examples=200)
+@given(row=foreign_rows, more=besides, objective=st.sampled_from(["sft", "orpo"]))
+@example(row={"instruction": "Double it.", "output": "42"}, more={"input": 21}, objective="sft")
+@example(row={"instruction": "a", "output": "b"}, more={"history": ["A", "B", "C"]}, objective="sft")
+@example(row={"chosen": [], "rejected": []}, more={"system_prompt": "S", "history": [["A", "B"]]}, objective="orpo")
+def test_what_a_foreign_row_holds_beside_its_shape_is_read_or_named(row, more, objective):
+    value = {**row, **more}
+    columns = guess([name for name, part in value.items() if part is not None]) or guess(value)
+    found = canonical(Row(3, value), columns)
+    checked = found if isinstance(found, Problem) else examine(found, objective)
+    if isinstance(checked, Problem):
+        assert (checked.line, checked.severity, checked.cure) == (3, "error", "skip")
+        assert checked.message.startswith("Line 3")
+        return
+    texts = "\n".join(said_by(found.value))
+    for field in {"input", "system", "history"} & columns.keys():
+        part = value.get(columns[field])
+        assert part is None or isinstance(part, str | list)
+        assert all(text in texts for text in texts_in(part))
+    if "id" in value:
+        assert found.value["id"] is value["id"]
 
 
 @settings(max_examples=200)

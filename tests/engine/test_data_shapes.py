@@ -14,6 +14,7 @@ SYSTEM = {"role": "system", "content": "Answer in one word."}
 CALL = {"name": "now", "arguments": {"zone": "UTC"}}
 CALLING = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": CALL}]}
 RESULT = {"role": "tool", "content": "12:00"}
+PAIR = {"prompt": "Double it.", "chosen": "42", "rejected": "41"}
 TOOLS = [{"type": "function", "function": {"name": "now"}}]
 
 
@@ -70,8 +71,8 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
         ),
         ({"conversations": [USER, ANSWER], "system": SYSTEM["content"]}, {"messages": [SYSTEM, USER, ANSWER]}),
         (
-            {"messages": [SYSTEM, USER, ANSWER], "system": "Other."},
-            {"messages": [SYSTEM, USER, ANSWER], "system": "Other."},
+            {"conversations": [SYSTEM, USER, ANSWER], "system": SYSTEM["content"]},
+            {"messages": [SYSTEM, USER, ANSWER]},
         ),
         (
             {
@@ -110,7 +111,7 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
             {"prompt": "a", "completion": "c"},
         ),
         ({"input": "a", "output": "b"}, {"prompt": "a", "completion": "b"}),
-        ({"Question": "a", "Answer ": "b", "topic": "c"}, {"prompt": "a", "completion": "b"}),
+        ({"Question": "a", "Answer ": "b", "topic": "c"}, {"prompt": "a", "completion": "b", "topic": "c"}),
         ({"query": "a", "response": None}, {"prompt": "a", "completion": None}),
         (
             {"system_prompt": "Answer in one word.", "question": "Name a tree.", "response": "Oak."},
@@ -120,9 +121,24 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
             {"instruction": "Name a tree.", "output": "Oak.", "history": [["Name a tree.", "Oak."]], "system": ""},
             {"messages": [USER, ANSWER, USER, ANSWER]},
         ),
+        *(
+            (
+                {"instruction": "Name a tree.", "output": "Oak.", "history": history},
+                {"messages": [USER, ANSWER, USER, ANSWER]},
+            )
+            for history in (
+                [USER, ANSWER],
+                [turn("human", "Name a tree."), turn("gpt", "Oak.")],
+                json.dumps([["Name a tree.", "Oak."]]),
+            )
+        ),
+        *(
+            ({"instruction": "a", "input": None, "output": "c", "history": nothing}, {"prompt": "a", "completion": "c"})
+            for nothing in (None, [], "", "[]", " ")
+        ),
         ({"prompt": [SYSTEM, USER], "completion": [ANSWER]}, {"messages": [SYSTEM, USER, ANSWER]}),
         ({"prompt": [USER], "completion": "Oak."}, {"messages": [USER, ANSWER]}),
-        ({"content": "a", "title": "b"}, {"text": "a"}),
+        ({"content": "a", "title": "b", "Label": "c"}, {"text": "a", "title": "b"}),
         # preferences
         ({"question": "a", "chosen": "b", "rejected": "c"}, {"prompt": "a", "chosen": "b", "rejected": "c"}),
         (
@@ -132,6 +148,18 @@ def test_rows_in_a_shape_of_their_own_or_in_none_come_as_they_are(tmp_path, row)
         (
             {"prompt": "Name a tree.", "system": "Answer in one word.", "chosen": "b", "rejected": "c"},
             {"prompt": [SYSTEM, USER], "chosen": "b", "rejected": "c"},
+        ),
+        (
+            {"system": SYSTEM["content"], "chosen": [USER, ANSWER], "rejected": [USER, CALLING]},
+            {"chosen": [SYSTEM, USER, ANSWER], "rejected": [SYSTEM, USER, CALLING]},
+        ),
+        (
+            {"instruction": "Name a tree.", "history": [["Name a tree.", "Oak."]], "chosen": "b", "rejected": "c"},
+            {"prompt": [USER, ANSWER, USER], "chosen": "b", "rejected": "c"},
+        ),
+        (
+            {"prompt": None, "system": SYSTEM["content"], "chosen": [USER, ANSWER], "rejected": [USER, CALLING]},
+            {"chosen": [SYSTEM, USER, ANSWER], "rejected": [SYSTEM, USER, CALLING]},
         ),
         (
             {
@@ -150,8 +178,53 @@ def test_foreign_shapes_become_ours(tmp_path, row, canonical):
     assert shaped(tmp_path, row) == [canonical]
 
 
+ALPACA = {"instruction": "Double it.", "output": "42"}
+
+
+@pytest.mark.parametrize("value", [21, 2.5, True, False, ["21"], {"a": "b"}])
 @pytest.mark.parametrize(
-    "part", [{"type": "image_url", "image_url": {}}, {"type": "text"}, {"type": 3, "text": "a"}, 7, None]
+    ("row", "name"), [(ALPACA, "input"), (ALPACA, "context"), (ALPACA, "system"), (PAIR, "system_prompt")]
+)
+def test_what_belongs_to_a_prompt_and_is_no_text_is_named(tmp_path, row, name, value):
+    first, odd = opened(tmp_path, [{**row, name: "A text."}, {**row, name: value}]).rows()
+    assert first.value != row
+    assert (odd.line, odd.code) == (2, "wrong_type")
+    assert odd.message == f"Line 2 has a {name!r} that is not a text."
+
+
+@pytest.mark.parametrize(
+    "history", [["A", "B", "C"], [["A"]], [["A", "B", "C"]], [["A", "B"], USER], [["A", "B"], "C"], {"a": "b"}, "A", 3]
+)
+@pytest.mark.parametrize("row", [ALPACA, PAIR])
+def test_a_history_that_cannot_be_read_is_named(tmp_path, row, history):
+    (odd,) = opened(tmp_path, [{**row, "history": history}]).rows()
+    assert (odd.line, odd.code) == (1, "wrong_type")
+    assert "neither a list of messages nor one of pairs" in odd.message
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"messages": [SYSTEM, USER, ANSWER]},
+        {"prompt": [SYSTEM, USER], "completion": [ANSWER]},
+        {"prompt": [SYSTEM, USER], "chosen": "a", "rejected": "b"},
+        {"chosen": [SYSTEM, USER, ANSWER], "rejected": [SYSTEM, USER, ANSWER]},
+    ],
+)
+def test_two_system_messages_are_named_and_one_of_them_can_be_left_out(tmp_path, row):
+    (odd,) = opened(tmp_path, [{**row, "system": "Other."}]).rows()
+    assert (odd.line, odd.code) == (1, "two_systems")
+    assert odd.message.startswith("Line 1 has a 'system' and another system message")
+
+
+def test_an_input_beside_a_chat_is_named(tmp_path):
+    (odd,) = opened(tmp_path, [{"question": [USER], "context": "In Japan.", "answer": "Oak."}]).rows()
+    assert (odd.code, odd.message.split(" beside")[0]) == ("no_place", "Line 1 has a text in 'context'")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "{0}"}, {"type": "image_url", "image_url": {}}, {"type": "text"}, {"type": 3, "text": "a"}, 7, None],
 )
 def test_parts_that_are_no_text_are_named(tmp_path, part):
     first, second, third = opened(
@@ -226,9 +299,55 @@ def test_columns_are_named_by_hand(setting, columns):
         assert parse_columns(setting, names, "The file") == columns
 
 
+CHAT = ("conversations", "functions", "system_prompt")
+TASK = ("instruction", "context", "history", "answer", "rating", "tools", "reply")
+JUDGED = ("question", "dialog", "response_a", "response_b", "preference", "system")
+
+
+@pytest.mark.parametrize(
+    ("names", "setting", "columns"),
+    [
+        (CHAT, "messages=conversations", dict(zip(("messages", "tools", "system"), CHAT, strict=True))),
+        (CHAT, "system=", dict(zip(("messages", "tools"), CHAT, strict=False))),
+        (CHAT, "messages=conversations, tools= , system=", {"messages": "conversations"}),
+        (
+            TASK,
+            "completion=reply",
+            {"prompt": TASK[0], "input": "context", "history": "history", "tools": "tools", "completion": "reply"},
+        ),
+        (TASK, "completion=reply, input=, history=, tools=", {"prompt": TASK[0], "completion": "reply"}),
+        (
+            TASK,
+            "prompt=rating, completion=reply, tools=",
+            {"prompt": "rating", "completion": "reply", "history": TASK[2]},
+        ),
+        (
+            JUDGED,
+            "answer_a=response_b, answer_b=response_a, messages=dialog",
+            {
+                "answer_a": JUDGED[3],
+                "answer_b": JUDGED[2],
+                "messages": "dialog",
+                "winner": JUDGED[4],
+                "system": "system",
+            },
+        ),
+    ],
+)
+def test_what_is_not_named_by_hand_is_found_by_its_name_unless_none_is_meant(names, setting, columns):
+    assert parse_columns(setting, names, "The file") == columns
+
+
+def test_a_prompt_and_a_chat_before_two_answers_are_named(tmp_path):
+    row = {"prompt": "a", "dialog": [USER], "chosen": "b", "rejected": "c"}
+    by_hand = "prompt=prompt, messages=dialog, chosen=chosen, rejected=rejected"
+    assert shaped(tmp_path, row, columns=by_hand) == ["no_place"]
+
+
 @pytest.mark.parametrize(
     ("setting", "cause", "hint"),
     [
+        ("prompt=, completion=reply", "'completion' make no row", "prompt and completion"),
         ("prompt=question, completion=gone", "data.jsonl has no column 'gone'", "'question', 'reply'"),
         ("promt=question", "'promt=question', which names no field", "prompt, completion"),
         ("question", "'question', which names no field", "FIELD=COLUMN"),
@@ -402,7 +521,7 @@ def test_the_names_of_two_answers_are_understood(tmp_path, row, pair):
 def test_two_whole_chats_with_a_winner_are_a_pair(tmp_path):
     rose = {"role": "assistant", "content": "Rose."}
     row = {"conversation_a": [USER, rose], "conversation_b": [USER, ANSWER], "winner": "model_b", "turn": 1}
-    assert shaped(tmp_path, row) == [{"chosen": [USER, ANSWER], "rejected": [USER, rose]}]
+    assert shaped(tmp_path, row) == [{"chosen": [USER, ANSWER], "rejected": [USER, rose], "turn": 1}]
 
 
 def test_two_answers_named_by_hand(tmp_path):
@@ -448,6 +567,20 @@ def said(text):
         (
             {"prompt": DIALOGUE, "chosen": f"{DIALOGUE} Elm.", "rejected": f"{DIALOGUE} Ivy."},
             {"prompt": TURNS, "chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.")]},
+        ),
+        *(
+            (
+                {"chosen": f"{before}{DIALOGUE.strip()} Elm.", "rejected": f"{before}{DIALOGUE.strip()} Ivy."},
+                {"chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.")]},
+            )
+            for before in ("", " ", "\r\n", "\u2028", "\x0b\n\n")
+        ),
+        (
+            {
+                "chosen": f"{DIALOGUE} Elm.".replace("\n", "\r\n"),
+                "rejected": f"{DIALOGUE} Ivy.\n\nIt climbs.".replace("\n", "\r\n"),
+            },
+            {"chosen": [*TURNS, said("Elm.")], "rejected": [*TURNS, said("Ivy.\r\n\r\nIt climbs.")]},
         ),
         # What only looks alike stays as it is.
         *(

@@ -1,3 +1,4 @@
+import errno
 import importlib
 import itertools
 import json
@@ -22,6 +23,7 @@ from engine.data import (
     preview_rows,
     usable_rows,
 )
+from engine.data import dataset as datasets
 from engine.data import store as stores
 from engine.data.bulk import tokenize_all
 from engine.data.slots import NotPlainError, plain_layout
@@ -117,13 +119,16 @@ def random_rows(seed, count):
         said = "".join(chance.choices(scraps, k=chance.randrange(1, 30)))
         return (said if chance.random() < 0.3 else said.strip()) or "x"
 
+    def message(role):
+        return Message(role, text(), is_context=role == "assistant" and chance.random() < 0.2)
+
     for line in range(1, count + 1):
         if chance.random() < 0.1:
             yield Conversation(line, "text", (), text())
             continue
         roles = ["system"] * (chance.random() < 0.3) + ["user", "assistant"] * chance.randrange(1, 4)
         context = chance.randrange(len(roles)) if chance.random() < 0.3 else 0
-        yield Conversation(line, "messages", tuple(Message(role, text()) for role in roles), "", context)
+        yield Conversation(line, "messages", tuple(message(role) for role in roles), "", context)
 
 
 def as_tuple(row):
@@ -279,6 +284,22 @@ def test_what_changes_tokens_is_another_store(tokenizers, tmp_path, change):
     assert len(list(cache_folder().iterdir())) == 3
 
 
+def test_a_line_that_moves_to_the_next_file_is_named_there(tokenizers, tmp_path):
+    first, second = tmp_path / "train-1.jsonl", tmp_path / "train-2.jsonl"
+    write(first, [{"prompt": "Name a tree.", "completion": "Oak."}, {"prompt": "Name two."}])
+    write(second, [{"prompt": "Name a river.", "completion": "Elbe."}])
+
+    def flawed():
+        problems = load_dataset(tmp_path, tokenizers["smollm2"], 50).problems
+        return [(problem.file, problem.line) for problem in problems if problem.severity == "error"]
+
+    assert flawed() == [("train-1.jsonl", 2)]
+    *kept, moved = first.read_bytes().splitlines(keepends=True)
+    first.write_bytes(b"".join(kept))
+    second.write_bytes(moved + second.read_bytes())
+    assert flawed() == [("train-2.jsonl", 1)]
+
+
 def test_two_builds_of_the_packaged_program_share_no_tokens(tokenizers, tmp_path, monkeypatch):
     path = write(tmp_path / "a.jsonl", [{"prompt": "Name a tree.", "completion": "Oak."}])
     monkeypatch.setattr(sys, "frozen", True, raising=False)
@@ -309,6 +330,26 @@ def test_a_damaged_store_is_made_anew(tokenizers, tmp_path, damage):
     assert [entry.name for entry in cache_folder().iterdir()] == [folder.name]
 
 
+@pytest.mark.parametrize("cause", [errno.EMFILE, errno.EIO, errno.ENOENT])
+def test_a_store_that_cannot_be_read_now_or_comes_meanwhile_is_not_removed(tokenizers, tmp_path, monkeypatch, cause):
+    load_dataset(write(tmp_path / "a.jsonl", [{"text": "The mill."}]), tokenizers["smollm2"], 50)
+    (folder,) = cache_folder().iterdir()
+    if cause == errno.ENOENT:
+        elsewhere = folder.rename(tmp_path / "elsewhere")
+
+    def read(place):
+        if cause == errno.ENOENT:
+            elsewhere.rename(place)  # by another process
+        raise OSError(cause, os.strerror(cause))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stores, "_read", read)
+        assert stores.find_store(folder.name) is None
+    if cause == errno.ENOENT and not folder.exists():
+        elsewhere.rename(folder)
+    assert stores.find_store(folder.name).meta["rows"] == 1
+
+
 def test_the_cache_is_bounded_and_the_oldest_goes_first(tokenizers, tmp_path, monkeypatch):
     def open_file(number):
         path = write(tmp_path / f"{number}.jsonl", [{"text": f"The mill {number}."}])
@@ -336,6 +377,27 @@ def test_a_stopped_reading_is_not_kept(tokenizers, tmp_path, monkeypatch):
     assert list(cache_folder().iterdir()) == []
 
 
+def test_an_answer_of_weight_0_is_read_and_not_learned(tokenizers, tmp_path):
+    def row(*weights):
+        texts = ("What is oak?", "A tree.", "And elm?", "Another.")
+        told = [{"role": role, "content": text} for role, text in zip(("user", "assistant") * 2, texts, strict=True)]
+        for number, weight in zip((1, 3), weights, strict=True):
+            told[number] |= {} if weight is None else {"weight": weight}
+        return {"messages": told}
+
+    weights = [(None, None), (1, 1.0), (0, 1), (None, 0), (0, None), (False, True), (0, 0), (0.5, 1), (0, "0")]
+    path = write(tmp_path / "a.jsonl", [row(*one) for one in weights])
+    data = load_dataset(path, tokenizers["smollm2"], 500)
+    rows = preview_rows(path, tokenizers["smollm2"], 500, 1, 6)["rows"]
+    learned = ["".join(token["text"] for token in row["tokens"] if token["trained"]) for row in rows]
+    first, second = "A tree.<|im_end|>", "Another.<|im_end|>"
+    assert learned == [first + second, first + second, second, first, second, second]
+    found = {one.line: one.code for one in data.problems if one.severity == "error"}
+    assert found == {7: "nothing_to_train", 8: "weight", 9: "weight"}
+    same = [one.lines for one in data.problems if one.code == "duplicates"]
+    assert same == [((1, 2),), ((3, 3), (5, 6))]
+
+
 def test_only_the_last_turn_is_trained_when_asked(tokenizers, tmp_path):
     turns = [{"role": role, "content": text} for role, text in zip(["user", "assistant"] * 2, "abcd", strict=True)]
     path, tokenizer = write(tmp_path / "a.jsonl", [{"messages": turns}]), tokenizers["smollm2"]
@@ -352,6 +414,26 @@ def test_flawed_rows_are_left_out_knowingly(tokenizers, tmp_path):
     assert rows.sentence.endswith("2 rows that can't be used are left out.")
 
 
+@pytest.mark.parametrize("skip_flawed", [True, False])
+@pytest.mark.parametrize(("name", "said"), [("train", "The file has no rows."), ("valid", "valid.jsonl: The file has")])
+def test_a_file_without_rows_is_refused_also_where_flawed_rows_are_left_out(
+    tokenizers, tmp_path, name, said, skip_flawed
+):
+    good = [{"prompt": f"{n}?", "completion": "a"} for n in range(3)]
+    data, valid = (write(tmp_path / f"{one}.jsonl", [] if one == name else good) for one in ("train", "valid"))
+    config = TrainConfig(data=str(data), valid=str(valid), skip_flawed=skip_flawed)
+    with pytest.raises(EngineError, match=said):
+        usable_rows(config, tokenizers["smollm2"])
+
+
+def test_a_validation_file_of_flawed_rows_alone_is_refused(tokenizers, tmp_path):
+    data = write(tmp_path / "a.jsonl", [{"prompt": "a", "completion": "b"}, {"prompt": "c"}])
+    valid = write(tmp_path / "b.jsonl", [{"prompt": "d"}])
+    with pytest.raises(EngineError, match=r"b\.jsonl: Line 1 has no 'completion'") as refused:
+        usable_rows(TrainConfig(data=str(data), valid=str(valid), skip_flawed=True), tokenizers["smollm2"])
+    assert "No row is left to measure with" in refused.value.hint
+
+
 def test_a_folder_brings_its_own_validation_rows(tokenizers, tmp_path):
     write(tmp_path / "train.jsonl", [{"prompt": f"{n}?", "completion": "a"} for n in range(60)])
     for name in ("valid-1", "valid-2"):
@@ -364,6 +446,30 @@ def test_a_folder_brings_its_own_validation_rows(tokenizers, tmp_path):
     found = [(problem.file, problem.line) for problem in rows.problems if problem.code == "in_both"]
     assert found == [("valid-1.jsonl", 2), ("valid-2.jsonl", 2)]
     assert "is line 4 of train.jsonl too" in next(one.message for one in rows.problems if one.code == "in_both")
+
+
+@pytest.mark.parametrize(
+    ("held", "own", "names", "count"),
+    [
+        (["train", "extra", "valid", "test"], "", "extra.jsonl and test.jsonl", "2 files of the folder are"),
+        (["train", "extra", "valid", "test"], "valid", "extra.jsonl and test.jsonl", "2 files of the folder are"),
+        (["train", "extra", "valid"], "extra", "valid.jsonl", "1 file of the folder is"),
+        (["a", "b", "test"], "", "", ""),
+        (["train", *(f"x{n}" for n in range(10))], "", "x0.jsonl, x1.jsonl, x2.jsonl, x3.jsonl, x4.jsonl, x5.jsonl, "
+         "x6.jsonl, x7.jsonl and 2 more", "10 files of the folder are"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("inside", ["", "data"])
+def test_files_of_a_folder_that_are_not_read_are_named(tokenizers, tmp_path, held, own, names, count, inside):
+    folder = tmp_path / "corpus" / inside
+    folder.mkdir(parents=True)
+    for name in held:
+        write(folder / f"{name}.jsonl", [{"prompt": f"{name}?", "completion": "Yes."}])
+    valid = str(folder / f"{own}.jsonl") if own else ""
+    rows = load_rows(TrainConfig(data=str(tmp_path / "corpus"), valid=valid), tokenizers["smollm2"])
+    found = [(one.severity, one.line, one.message) for one in rows.problems if one.code == "not_read"]
+    assert found == ([("note", 0, f"{count} not read: {names}.")] if names else [])
+    assert len(usable_rows(TrainConfig(data=str(tmp_path / "corpus"), valid=valid), tokenizers["smollm2"]).train)
 
 
 @pytest.fixture
@@ -453,6 +559,17 @@ def test_rows_can_be_found_and_gone_through(tokenizers, tmp_path):
     assert numbers(jump="problem") == sorted([*cut, 12])
     assert numbers(jump="cut", length=5000) == []
     assert numbers(row=2, count=1, jump="cut", find="mill") == cut[1:2]
+
+
+def test_a_page_of_rows_looks_for_no_problems_but_of_those_rows(tokenizers, parts, monkeypatch):
+    def looked_for(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(datasets, "_of_the_tokens", looked_for)
+    for asked in ({}, {"jump": "longest"}, {"jump": "cut"}, {"find": "Both"}):
+        assert preview_rows(parts, tokenizers["smollm2"], 100, 1, 5, **asked)["rows"]
+    with pytest.raises(AssertionError):
+        preview_rows(parts, tokenizers["smollm2"], 100, 1, 5, jump="problem")
 
 
 @pytest.mark.parametrize(
