@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engine.config import PAIR_OBJECTIVES
 from engine.data.bulk import tokenize_all
 from engine.data.check import examine, shape_of
 from engine.data.conversation import Comparison, Conversation, fingerprint
 from engine.data.forms import Side
 from engine.data.problems import Problem, in_file
-from engine.data.read import Row
+from engine.data.read import Row, Stretch
 from engine.data.remarks import text_remarks
 from engine.data.shaping import Held, Shaper
 from engine.data.tokenizer import TextTokenizer
@@ -106,7 +107,14 @@ class BlockMaker:
     def make(self, held: Held) -> Block:
         """The block of these rows: each has tokens or is named by an error among its `problems`."""
         with _rare_collection():
-            return _block(self.shaper.rows(held), self.tokenizer, self.objective, self.trained_turns)
+            return self._block(held)  # whose rows are gone before anything is looked for
+
+    def _block(self, held: Held) -> Block:
+        rows = self.shaper.rows(held, may_be_plain=self.objective not in PAIR_OBJECTIVES)
+        files = [held.file] * len(rows) if isinstance(held, Stretch) else [row.file for row in held]
+        formats: set[str] = set()
+        checked = [_checked(row, self.objective, self.trained_turns, formats) for row in rows]
+        return _block(checked, files, formats, self.tokenizer)
 
 
 @contextmanager
@@ -120,9 +128,7 @@ def _rare_collection() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-def _block(rows: Sequence[Row | Problem], tokenizer: TextTokenizer, objective: str, trained_turns: str) -> Block:
-    formats: set[str] = set()
-    checked = [_checked(row, objective, trained_turns, formats) for row in rows]
+def _block(checked: Sequence[Checked], files: Sequence[str], formats: set[str], tokenizer: TextTokenizer) -> Block:
     sides = iter(tokenize_all([side for row in checked for side in _sides(row)], tokenizer))
     kept, problems = _Rows(), list[Problem]()
     remarks = text_remarks([row for row in checked if not isinstance(row, Problem)], tokenizer.special_names)
@@ -137,11 +143,11 @@ def _block(rows: Sequence[Row | Problem], tokenizer: TextTokenizer, objective: s
             kept.add(number, row, whole)
         else:
             told = [next(problem for problem in found if isinstance(problem, Problem))]
-        problems += [in_file(problem, rows[number].file) for problem in told]
+        problems += [in_file(problem, files[number]) for problem in told]
     return Block(
-        rows=len(rows),
-        lines=_int32([min(row.line, _MOST) for row in rows]),
-        files=[(n, row.file) for n, row in enumerate(rows) if not n or row.file != rows[n - 1].file],
+        rows=len(checked),
+        lines=_int32([min(row.line, _MOST) for row in checked]),
+        files=[(number, file) for number, file in enumerate(files) if not number or file != files[number - 1]],
         **kept.arrays(),
         problems=problems,
         formats=formats,
@@ -154,12 +160,12 @@ def last_turn(row: Conversation) -> Conversation:
     return replace(row, context=row.answers[-1]) if row.answers else row
 
 
-def _checked(row: Row | Problem, objective: str, trained_turns: str, formats: set[str]) -> Checked:
+def _checked(row: Row | Checked, objective: str, trained_turns: str, formats: set[str]) -> Checked:
     if isinstance(row, Problem):
         return row
-    checked = examine(row, objective)
+    checked = examine(row, objective) if isinstance(row, Row) else row
     if isinstance(checked, Problem):
-        if shape := shape_of(row, objective):
+        if isinstance(row, Row) and (shape := shape_of(row, objective)):
             formats.add(FORMAT_NAMES[shape])
         return checked
     formats.add(FORMAT_NAMES[checked.kind if isinstance(checked, Conversation) else "pair"])

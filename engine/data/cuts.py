@@ -102,26 +102,28 @@ def _between_parts(tokenizer: Tokenizer, names: Sequence[str]) -> Cuts | None:
             known[text] = [part for part, _ in split(text)]
         return known[text]
 
-    def is_sure(cut: str) -> bool:
-        tried = re.compile(cut)
-        return _splits_at(tried, parts) and not _is_any_cut(names, tried)
+    def is_sure(cut: str, known: str = "") -> bool:
+        """`known` is a part of `cut` that is sure by itself."""
+        tried = re.compile(f"{known}|{cut}" if known else cut)
+        return _splits_at(tried, re.compile(cut), parts) and not _is_any_cut(names, tried)
 
     spaces = next((spaces for spaces in _SPACES if is_sure(f"(?={spaces})")), None)
     if spaces is None or any(re.search(r"\s", name) for name in names):
         return None
     cut = f"(?={spaces})"
     for kinds in (_LINE_ENDS, (_word_ends(MARKS),)):
-        cut = next((more for kind in kinds if is_sure(more := f"{cut}|{kind}")), cut)
+        cut = next((f"{cut}|{kind}" for kind in kinds if is_sure(kind, cut)), cut)
     return Cuts(re.compile(spaces), re.compile(cut))
 
 
-def _splits_at(cut: re.Pattern[str], parts: Callable[[str], list[str]]) -> bool:
+def _splits_at(cut: re.Pattern[str], new: re.Pattern[str], parts: Callable[[str], list[str]]) -> bool:
     """Whether a tokenizer's `parts` of a text end at its cuts, all of them or one, and depend on nothing beyond.
 
-    Patterns look at sorts of characters, at most a few at a time: all short texts of all sorts are tried.
+    It is known of texts without any that is `new`. Patterns look at sorts of characters, at most a few at a time: all
+    short texts of all sorts are tried.
     """
     for text in _short_texts():
-        if not cut.search(text, 1):
+        if not new.search(text, 1):
             continue  # as most: the rest takes longer
         places = [match.start() for match in cut.finditer(text) if match.start()]
         for taken in (*([place] for place in places), places if len(places) > 1 else []):

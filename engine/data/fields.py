@@ -26,6 +26,12 @@ _MORE = frozenset(("tool_calls", "weight"))
 _TOOL_FIELDS = ("tool_call_id", "name")
 
 
+def is_seen(text: str) -> bool:
+    """Whether any character of a text is one that is seen."""
+    # Most texts begin with a letter, which is found at a fifth of the cost.
+    return text[:1].isalnum() or _VISIBLE.search(text) is not None
+
+
 def flaw(line: int, place: str, fields: Mapping[str, Any], name: str, *kinds: type) -> Problem | None:
     """What is wrong with the field `name` if it must be of one of `kinds` and not empty."""
     if name not in fields:
@@ -36,7 +42,7 @@ def flaw(line: int, place: str, fields: Mapping[str, Any], name: str, *kinds: ty
     if not isinstance(value, kinds):
         wanted = _WANTED[kinds]
         return error(line, "wrong_type", f"{place} has a {name!r} that is not {wanted}.", f"Make it {wanted}.")
-    if not (_VISIBLE.search(value) if isinstance(value, str) else value):
+    if not (is_seen(value) if isinstance(value, str) else value):
         return error(line, "empty_field", f"{place} has an empty {name!r}.", "Fill the field or take the row out.")
     return None
 
@@ -68,7 +74,7 @@ def order_flaw(line: int, owner: str, turns: Sequence[Message]) -> Problem | Non
     After an assistant's tool calls come the tools' answers. Turns that an assistant begins go on from a prompt, and
     have no system message.
     """
-    if _is_plain_order(tuple(["call" if turn.calls else turn.role for turn in turns]), bool(owner)):
+    if is_plain_order(tuple(["call" if turn.calls else turn.role for turn in turns]), bool(owner)):
         return None
     first = 1 if turns[0].role == "system" else 0
     expected: tuple[str, ...] = ("assistant",) if turns[0].role == "assistant" and owner else ("user",)
@@ -86,7 +92,7 @@ def order_flaw(line: int, owner: str, turns: Sequence[Message]) -> Problem | Non
 
 
 @lru_cache(maxsize=256)
-def _is_plain_order(roles: tuple[str, ...], goes_on: bool) -> bool:
+def is_plain_order(roles: tuple[str, ...], goes_on: bool) -> bool:
     """Whether nobody but user and assistant speaks, in turn, after what may come first."""
     begins_late = roles[0] == "system" or (goes_on and roles[0] == "assistant")
     spoken = roles[1:] if begins_late else roles
@@ -113,8 +119,7 @@ def _plain_message(value: Any) -> Message | None:
         return None
     role, content = value.get("role"), value.get("content")
     if role in ("user", "assistant", "system") and isinstance(content, str):
-        # Most contents begin with a letter, which is seen at a fifth of the cost.
-        return Message(role, content) if content[:1].isalnum() or _VISIBLE.search(content) else None
+        return Message(role, content) if is_seen(content) else None
     return None
 
 

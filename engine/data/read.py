@@ -34,26 +34,31 @@ class Stretch:
     encoding: str  # of the file
     file: str = ""
 
-    def rows(self) -> Iterator[Row | Problem]:
-        """The rows; a line that can't be read is a Problem in its place. Blank lines are no rows."""
-        if not self.file:
-            return self._rows()
-        return (
-            replace(row, file=self.file) if isinstance(row, Row) else in_file(row, self.file) for row in self._rows()
-        )
-
-    def _rows(self) -> Iterator[Row | Problem]:
+    def lines(self) -> Iterator[tuple[int, str] | Problem]:
+        """The number and the text of each line, or what is wrong with it. Blank lines are none."""
         are_whole = is_whole(self.text)
         for line, raw in enumerate(self.text.split("\n"), self.line):
             if len(raw) > MAX_LINE:
                 if raw.strip(_BLANK):
-                    yield huge(line)
+                    yield in_file(huge(line), self.file)
             elif are_whole and raw.startswith("{"):
-                yield parse_line(line, raw)
+                yield line, raw
             elif raw.strip(_BLANK):
                 text = raw.lstrip(BYTE_ORDER_MARK)
                 whole = text if are_whole else whole_text(text, line, self.encoding)
-                yield whole if isinstance(whole, Problem) else parse_line(line, whole.rstrip("\r"))
+                yield in_file(whole, self.file) if isinstance(whole, Problem) else (line, whole.rstrip("\r"))
+
+    def rows(self) -> Iterator[Row | Problem]:
+        """The rows; a line that can't be read is a Problem in its place."""
+        for one in self.lines():
+            yield one if isinstance(one, Problem) else self.row(*one)
+
+    def row(self, line: int, text: str) -> Row | Problem:
+        """The row in one of the lines."""
+        row = parse_line(line, text)
+        if not self.file:
+            return row
+        return replace(row, file=self.file) if isinstance(row, Row) else in_file(row, self.file)
 
 
 def stretches(file: TextFile, characters: int) -> Iterator[Stretch]:
@@ -129,10 +134,15 @@ def _may_repeat_a_name(text: str, value: dict[str, Any]) -> bool:
     for part in value.values():
         if type(part) is list:
             expected += 2 * sum([len(one) + _texts(one) for one in part if type(one) is dict])
+    return not has_marks(text, expected)
+
+
+def has_marks(text: str, expected: int) -> bool:
+    """Whether a JSON text has so many quotation marks around names and texts. False where it takes long to count."""
     marks = text.count('"')
     if marks != expected and "\\\\" not in text:
-        marks -= text.count('\\"')  # in texts
-    return marks != expected
+        marks -= text.count('\\"')  # inside of them
+    return marks == expected
 
 
 def _texts(value: dict[str, Any]) -> int:

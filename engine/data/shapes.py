@@ -21,7 +21,7 @@ _SPEAKERS = {
     "function_response": "tool",
 }
 _CALL = "function_call"
-_CHAT, _ANSWER = {"messages": "messages"}, {"prompt": "prompt", "completion": "completion"}
+OUR_CHAT, OUR_ANSWER = {"messages": "messages"}, {"prompt": "prompt", "completion": "completion"}
 _NAME = "\0"  # in words stands for the name of a field's column; no text that is shown there holds it
 _OF_A_PAIR = ("prompt", "chosen", "rejected")
 
@@ -61,12 +61,12 @@ def _others(row: Row, columns: Columns) -> dict[str, Any]:
 
 def _is_ours(value: Mapping[str, Any], columns: Columns) -> bool:
     """Whether there is nothing to translate for sure, as in most rows: found at a fifth of the cost."""
-    if columns == _CHAT:
+    if columns == OUR_CHAT:
         turns = value.get("messages")
         return type(turns) is list and all(type(turn) is dict and _is_plain(turn) for turn in turns)
-    if columns == _ANSWER:
+    if columns == OUR_ANSWER:
         texts = value.get("prompt"), value.get("completion")
-        return all(_is_text(text) and not _looks_like_turns(text) for text in texts)
+        return all(_is_text(text) and not looks_like_turns(text) for text in texts)
     return False
 
 
@@ -192,10 +192,10 @@ def _side(value: Any) -> Any:
     """A text, or messages; a single message counts as a list of one."""
     if isinstance(value, dict) and ("role" in value or "from" in value):
         value = [value]
-    return _turns(value) if isinstance(value, list) or _looks_like_turns(value) else value
+    return _turns(value) if isinstance(value, list) or looks_like_turns(value) else value
 
 
-def _looks_like_turns(value: Any) -> bool:
+def looks_like_turns(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("[{") and ('"role"' in value or '"from"' in value)
 
 

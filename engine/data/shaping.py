@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.data.columns import Columns, guess
+from engine.data.conversation import Conversation
+from engine.data.plain import plain_row
 from engine.data.problems import Problem
 from engine.data.read import Row, Stretch
 from engine.data.shapes import canonical
@@ -25,11 +27,21 @@ class Shaper:
     is_table: bool
     _guesses: dict[tuple[str, ...], Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def rows(self, held: Held) -> Sequence[Row | Problem]:
-        """The rows of a file's lines in such a shape; rows as they are: they have theirs."""
+    def rows(self, held: Held, may_be_plain: bool = False) -> Sequence[Row | Problem | Conversation]:
+        """The rows of a file's lines in such a shape; rows as they are: they have theirs.
+
+        Where they `may_be_plain`, what the plainest say, which needs no check.
+        """
         if not isinstance(held, Stretch):
             return held
-        return [row if isinstance(row, Problem) else self.shaped(row) for row in held.rows()]
+        found: list[Row | Problem | Conversation] = []
+        for one in held.lines():
+            if isinstance(one, Problem):
+                found.append(one)
+                continue
+            row = (may_be_plain and plain_row(*one, self.columns)) or held.row(*one)
+            found.append(self.shaped(row) if isinstance(row, Row) else row)
+        return found
 
     def shaped(self, row: Row) -> Row | Problem:
         """The row in a shape that is checked; as it is where it has none."""

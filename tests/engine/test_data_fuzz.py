@@ -17,7 +17,10 @@ from engine.data.columns import guess
 from engine.data.conversation import fingerprint
 from engine.data.fixes import CURES, apply
 from engine.data.personal import personal_data
-from engine.data.shapes import canonical
+from engine.data.plain import plain_row
+from engine.data.read import parse_line
+from engine.data.shapes import OUR_ANSWER, OUR_CHAT, canonical
+from engine.data.shaping import Shaper
 from engine.errors import EngineError
 
 # The same examples in every run: a failure anywhere is one that can be seen again.
@@ -325,3 +328,42 @@ def test_what_a_foreign_row_holds_beside_its_shape_is_read_or_named(row, more, o
 def test_an_address_is_found_wherever_it_stands(text, place):
     inside = f"{text[:place]} ada@lovelace.org {text[place:]}"
     assert "email" in personal_data(inside)
+
+
+answer = said | st.sampled_from(["", " ", "\u200b", '[{"role": "user"}]', "a\\b", "\ud800"])
+messages = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": answer | values},
+        optional={"weight": st.sampled_from([0, 1]), "name": words, "tool_calls": values},
+    ),
+    max_size=5,
+)
+plain_rows = st.one_of(
+    chats,
+    st.fixed_dictionaries({"messages": messages}, optional={"id": words, "tools": values}),
+    st.fixed_dictionaries({"prompt": answer | values, "completion": answer}, optional={"id": words, "input": words}),
+)
+
+
+@settings(max_examples=600)
+@given(
+    value=plain_rows, mark=st.sampled_from(["", ' "role"', '"messages": [], ', '"completion": "x", ']), data=st.data()
+)
+def test_the_short_way_to_a_plain_row_comes_out_where_the_long_one_does(value, mark, data):
+    text = json.dumps(
+        value, ensure_ascii=data.draw(st.booleans()), separators=data.draw(st.sampled_from([None, (",", ":")]))
+    )
+    text = text[:1] + mark + text[1:]
+    for columns in (guess(value), OUR_CHAT, OUR_ANSWER):
+        if (short := plain_row(5, text, columns)) is not None:
+            row = parse_line(5, text)
+            assert isinstance(row, Row)
+            assert short == examine(Shaper(columns, are_given=False, is_table=False).shaped(row))
+
+
+def test_plain_rows_take_the_short_way():
+    chat = {"messages": [{"role": "user", "content": 'Say "a".'}, {"role": "assistant", "content": "a\n"}]}
+    assert plain_row(1, json.dumps(chat), OUR_CHAT) == examine(Row(1, chat))
+    pair = {"prompt": "é", "completion": "👍🏽"}
+    assert plain_row(1, json.dumps(pair), OUR_ANSWER) == examine(Row(1, pair))
+    assert plain_row(1, json.dumps(pair), OUR_CHAT) is None
