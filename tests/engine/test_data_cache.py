@@ -109,6 +109,6 @@ def test_hashing_can_be_stopped(large):
 
 def test_a_cache_that_cannot_be_written_costs_the_memory_only(large, monkeypatch):
     monkeypatch.setattr(hashing, "SETTLED_SECONDS", -1)
-    cache_folder("digests").parent.mkdir()
+    cache_folder("digests").parent.mkdir(parents=True)
     cache_folder("digests").write_text("no folder")
     assert hashed(large) == hashed(large)
