@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.adapter_arrays import AdapterArrays, adapter_arrays
 from engine.architecture import FLOAT32, GATED, Architecture, Widths
 from engine.config import PAIR_OBJECTIVES, TrainConfig
-from engine.machine import computes_on_gpu
+from engine.machine import computes_on_gpu, is_nvidia
 from engine.plans import TILE
 
 # Queries that attention takes at a time on the CPU; a test holds it to engine.attention.BLOCK.
@@ -78,7 +78,7 @@ class _Arrays:
             sums=FLOAT32 * tokens * shape.heads,
             tile=min(1.0, TILE / (tokens if config.pack else length)),
             block_scores=block_scores(shape.heads, config, length, queries),
-            padded=-(-length // FUSED_LENGTHS) * FUSED_LENGTHS / length,
+            padded=-(-length // FUSED_LENGTHS) * FUSED_LENGTHS / length if is_nvidia() else 1.0,
         )
 
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from app import words
-from app.answers import Columns, Fixed
+from app.answers import Check, Columns, Fixed
 from app.checking import check_arguments
 from app.fitting import MISFIT_CODES, misfit, misfit_notice, objective_for
 from app.pages.columns import ColumnsCard
@@ -74,6 +74,7 @@ class DataPage(Page):
         self.stack.addWidget(self.welcome)
         self.stack.addWidget(filled)
         self.body.addWidget(self.stack, 1)
+        self._rows_of: Check | None = None  # what the check said when rows were last asked for
         session.changed.connect(self.refresh)
         session.check.advanced.connect(self._show_work)
         session.mending.advanced.connect(self._show_work)
@@ -110,6 +111,9 @@ class DataPage(Page):
             asked = check_arguments(config)
             if asked != self.rows.asked:
                 self.rows.show_rows(asked)
+            elif check.result is not self._rows_of:
+                self.rows.again()  # the file may hold others now
+            self._rows_of = check.result
         elif not config.data or check.failure:
             self._forget()
         self._say(self.rows.span)

@@ -17,7 +17,7 @@ from engine.data.alike import keys, repeated
 from engine.data.blocks import FORMAT_NAMES
 from engine.data.building import Progress, Stop, build_store
 from engine.data.documents import PASSAGE
-from engine.data.hashing import digest_of
+from engine.data.hashing import digest_of, stamp_of
 from engine.data.items import Ints, Items
 from engine.data.problems import TOLD, Problem, ProblemList, error, in_file, line_ranges
 from engine.data.remarks import default_template, duplicates, one_sided_lengths, remarks
@@ -164,16 +164,14 @@ def open_rows(
     return store
 
 
-def _stamps(files: Sequence[Path]) -> list[tuple[int, int] | None]:
-    """What changes with a file's content: its size and time; None for one that is gone."""
-    stamps: list[tuple[int, int] | None] = []
+def _stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
+    """What changes with each file's content; None for one that is gone."""
+    stamps: list[tuple[int, ...] | None] = []
     for file in files:
         try:
-            status = file.stat()
+            stamps.append(stamp_of(file))
         except OSError:
             stamps.append(None)
-        else:
-            stamps.append((status.st_size, status.st_mtime_ns))
     return stamps
 
 

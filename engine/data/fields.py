@@ -144,7 +144,7 @@ def _read_message(line: int, place: str, value: Any) -> Message | Problem:
         return error(
             line,
             "weight",
-            f"{place} has the weight {str(weight)[:40]}: a message is learned, by 1, or not, by 0.",
+            f"{place} has the weight {json.dumps(weight)[:40]}: a message is learned, by 1, or not, by 0.",
             "Write 0 or 1, or leave the weight out.",
         )
     is_context = role == "assistant" and weight == 0

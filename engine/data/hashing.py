@@ -25,7 +25,7 @@ def digest_of(path: Path, told: Callable[[int], None], stop: Callable[[], bool])
     `told` is called with the bytes of each large piece that is hashed. EngineError where there is no such file.
     """
     with open_bytes(path) as data:
-        began, stamp = time.time(), _stamp(data.fileno())
+        began, stamp = time.time(), stamp_of(data.fileno())
         if known := _recalled(path, stamp):
             return known
         digest = hashlib.blake2b()
@@ -37,17 +37,17 @@ def digest_of(path: Path, told: Callable[[int], None], stop: Callable[[], bool])
                     return None
         *_, size, changed, written = stamp
         is_settled = began - max(changed, written) / 1e9 > SETTLED_SECONDS
-        if size >= _PIECE_BYTES and is_settled and _stamp(data.fileno()) == stamp:
+        if size >= _PIECE_BYTES and is_settled and stamp_of(data.fileno()) == stamp:
             _remember(path, stamp, digest.hexdigest())
     return digest.hexdigest()
 
 
-def _stamp(file: int) -> tuple[int, ...]:
-    """What changes with an open file's content: which file it is, its size, and when it was changed and written.
+def stamp_of(file: int | Path) -> tuple[int, ...]:
+    """What changes with a file's content: which file it is, its size, and when it was changed and written.
 
     The time of writing can be set by hand, as copies do; that of the change can't.
     """
-    status = os.fstat(file)
+    status = file.stat() if isinstance(file, Path) else os.fstat(file)
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns, status.st_mtime_ns
 
 

@@ -78,7 +78,7 @@ def _seam_flaw(line: int, name: str, turns: Turns, prompt: Turns) -> Problem | N
     """What is wrong where a side goes on from the prompt. One that an assistant begins has the response only."""
     if turns[0].role == "assistant":
         return None
-    if turns[: len(prompt)] != prompt:
+    if _read(turns[: len(prompt)]) != _read(prompt):
         return error(
             line,
             "prompts_differ",
@@ -86,6 +86,11 @@ def _seam_flaw(line: int, name: str, turns: Turns, prompt: Turns) -> Problem | N
             f"Begin {name!r} with the prompt's own messages or with the answer, or take the field 'prompt' out.",
         )
     return _no_answer(line, name) if len(turns) == len(prompt) else None
+
+
+def _read(turns: Turns) -> Turns:
+    """The turns as a prompt has them: whether one is learned makes no difference there."""
+    return tuple([turn._replace(is_context=False) for turn in turns])
 
 
 def _no_answer(line: int, name: str) -> Problem:
@@ -107,6 +112,7 @@ def _common_start(line: int, chosen: Turns, rejected: Turns) -> int | Problem:
             "Add the field 'prompt', or write the whole conversation into both 'chosen' and 'rejected', "
             "as lists of messages.",
         )
+    chosen, rejected = _read(chosen), _read(rejected)
     if chosen == rejected:
         return max(number for number, turn in enumerate(chosen) if turn.role == "assistant")
     common = 0

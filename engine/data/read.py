@@ -39,10 +39,9 @@ class Stretch:
         are_whole = is_whole(self.text)
         for line, raw in enumerate(self.text.split("\n"), self.line):
             if len(raw) > MAX_LINE:
-                if raw.strip(_BLANK):
-                    yield in_file(huge(line), self.file)
+                yield in_file(huge(line), self.file)
             elif are_whole and raw.startswith("{"):
-                yield line, raw
+                yield line, raw.rstrip("\r")
             elif raw.strip(_BLANK):
                 text = raw.lstrip(BYTE_ORDER_MARK)
                 whole = text if are_whole else whole_text(text, line, self.encoding)
@@ -130,11 +129,10 @@ def _may_repeat_a_name(text: str, value: dict[str, Any]) -> bool:
 
     Names and texts have two each. True where that can't be counted fast, as in objects deeper than a message.
     """
-    expected = 2 * (len(value) + _texts(value))
-    for part in value.values():
-        if type(part) is list:
-            expected += 2 * sum([len(one) + _texts(one) for one in part if type(one) is dict])
-    return not has_marks(text, expected)
+    try:
+        return not has_marks(text, _marks(value))
+    except RecursionError:
+        return True
 
 
 def has_marks(text: str, expected: int) -> bool:
@@ -145,8 +143,13 @@ def has_marks(text: str, expected: int) -> bool:
     return marks == expected
 
 
-def _texts(value: dict[str, Any]) -> int:
-    return sum([type(part) is str for part in value.values()])
+def _marks(value: dict[str, Any] | list[Any]) -> int:
+    """The quotation marks around the names and the texts of a value."""
+    is_object = isinstance(value, dict)
+    parts = value.values() if isinstance(value, dict) else value
+    return 2 * len(value) * is_object + sum(
+        [2 if type(part) is str else _marks(part) for part in parts if type(part) in (str, list, dict)]
+    )
 
 
 def _repeated_name(text: str) -> str | None:

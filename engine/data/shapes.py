@@ -196,6 +196,7 @@ def _side(value: Any) -> Any:
 
 
 def looks_like_turns(value: Any) -> bool:
+    """Whether a text is the JSON text of messages, as a table's cell holds them."""
     return isinstance(value, str) and value.startswith("[{") and ('"role"' in value or '"from"' in value)
 
 

@@ -12,6 +12,8 @@ from engine.data.problems import Problem
 from engine.data.read import Row, Stretch
 from engine.data.shapes import canonical
 
+_MAX_GUESSES = 1024  # a row can have names of its own
+
 # Rows in a shape that is checked, or the lines that they are still in.
 Held = Sequence[Row | Problem] | Stretch
 
@@ -60,5 +62,7 @@ class Shaper:
     def _columns_of(self, row: Row) -> Columns:
         names = self.names(row)
         if names not in self._guesses:
+            if len(self._guesses) >= _MAX_GUESSES:
+                self._guesses.clear()
             self._guesses[names] = guess(names) or guess(row.value) or self.columns
         return self._guesses[names]

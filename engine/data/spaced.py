@@ -32,10 +32,9 @@ class Spaced:
         size = 0
         for before, part, behind in zip(self.between, parts, self.trained, strict=False):
             pieces += (before, part)
-            begins = size + len(before)
-            size = begins + len(part)
-            if behind is not None and size + behind > begins:
-                # Nothing predicts the first token.
-                ranges.append((max(1, begins // 4), (size + behind) // 4))
+            begins = max(1, (size + len(before)) // 4)  # nothing predicts the first token
+            size += len(before) + len(part)
+            if behind is not None and (size + behind) // 4 > begins:
+                ranges.append((begins, (size + behind) // 4))
         pieces.append(self.between[-1])
         return b"".join(pieces), ranges

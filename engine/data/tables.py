@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TextIO
 
-from engine.data.columns import guess, is_known
+from engine.data.columns import is_known
 from engine.data.encoding import BYTE_ORDER_MARK, MAX_LINE, TextFile
 from engine.data.problems import Problem, error
 from engine.data.read import Row
 from engine.errors import EngineError
 
 DELIMITERS = (",", "\t", ";", "|", "^", "~", "\x1f", "\x01")
-# Those that no name and no number holds.
-_MARKS = tuple(mark for mark in string.punctuation if mark not in DELIMITERS and mark not in "\"'._-/\\")
+# Those that no name and no number holds, and that stand alone in texts.
+_MARKS = tuple(mark for mark in string.punctuation if mark not in DELIMITERS and mark not in "\"'._-/\\()[]{}<>")
 _SNIFFED_RECORDS = 100
 _LONG_NAME = 64  # characters: a longer cell of the first line is no column's name
 
@@ -64,9 +64,9 @@ def _best(head: str, delimiters: Iterable[str]) -> str:
 def _delimits(head: str, mark: str) -> bool:
     records = _sniffed(head, mark)
     names = records[0] if records else []
-    if len(names) < 2 or not all(name.strip() for name in names):
+    if len(names) < 2 or not all(name and name == name.strip() for name in names):
         return False
-    return bool(guess(names)) or (len(records) > 1 and len({*map(len, records)}) == 1)
+    return all(map(is_known, names)) or (len(records) > 1 and len({*map(len, records)}) == 1)
 
 
 def _has_spaces(head: str, delimiter: str) -> bool:

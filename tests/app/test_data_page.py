@@ -166,6 +166,17 @@ def test_a_preview_that_failed_is_asked_for_again_when_a_person_asks(window, dat
     assert len(page.rows.views) == 8
 
 
+def test_rows_are_asked_for_again_when_the_file_is_checked_again(window, data, qtbot):
+    page = window.data_page
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
+        window.open_data(data("chat.jsonl"))
+    asked = []
+    page.rows.began.connect(lambda: asked.append(True))
+    with qtbot.waitSignal(page.rows.shown, timeout=10_000):
+        window.session.check.again()
+    assert asked == [True]
+
+
 def test_a_failed_check_stays_as_the_person_left_it(window, data, qtbot):
     page = window.data_page
     window.open_data(data("broken.jsonl"))

@@ -258,6 +258,17 @@ def test_answers_inside_the_prompt_are_prompt(tokenizer):
     assert learned(several.chosen, tokenizer) == "Oak.<|im_end|>Elm.<|im_end|>"
 
 
+def test_a_weight_in_the_prompt_makes_no_difference():
+    read_only = {**OAK, "weight": 0}
+    for value in (
+        {"chosen": [USER, read_only, MORE, ROSE], "rejected": [USER, OAK, MORE, OAK]},
+        {"prompt": [USER, read_only, MORE], "chosen": [USER, OAK, MORE, ROSE], "rejected": "Oak."},
+    ):
+        found = examine(Row(1, value), "orpo")
+        assert isinstance(found, Comparison)
+        assert (found.chosen.context, found.chosen.answers, found.rejected.answers) == (3, (3,), (3,))
+
+
 def test_prompts_of_other_tokens_are_not_shared(counting):
     assert pair_of(PAIR, counting).shared > 0
     pair = pair_of({"prompt": [USER], "chosen": [OAK, MORE, ELM], "rejected": [ROSE]}, counting)

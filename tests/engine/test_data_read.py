@@ -5,6 +5,7 @@ import pytest
 from tokenizer_folders import CASES
 
 from engine.data import Problem, Row, open_source
+from engine.data import read as reading
 from engine.data.encoding import MAX_LINE
 from engine.errors import EngineError
 
@@ -112,6 +113,29 @@ def test_broken_json_is_named_with_its_column(tmp_path, line, column):
     problem = only_problem(tmp_path, line)
     assert (problem.code, problem.column) == ("broken_json", column)
     assert f"column {column}:" in problem.message
+
+
+@pytest.mark.parametrize("other", [b'{"text": "a"}', b'{"text": "\xff"}'])
+def test_what_is_wrong_with_a_line_hangs_on_no_other(tmp_path, other):
+    found = read(tmp_path, b'{"prompt": "a", "completion": "b\r\n' + other + b"\r\n")[0]
+    assert (found.code, found.column) == ("broken_json", 31)
+    assert "no closing quotation mark" in found.message
+
+
+def test_a_long_line_is_a_problem_whatever_it_begins_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_LINE", 100)
+    found = read(tmp_path, b" " * 150 + GOOD + b"\n" + GOOD + b"\n")
+    assert (found[0].line, found[0].code, found[1].line) == (1, "huge_line", 2)
+
+
+@pytest.mark.parametrize(
+    "about", [{"by": {"id": "b"}}, ["a", "b", [{"c": "d"}]], {"function": {"name": "f"}}, 'a \\ "b"']
+)
+def test_names_are_counted_at_any_depth(about):
+    value = {"text": "a", "about": about, "n": 1}
+    text = json.dumps(value)
+    assert reading._may_repeat_a_name(text, value) == ("\\\\" in text)
+    assert reading._may_repeat_a_name(text[:-1] + ', "n": 2}', {**value, "n": 2})
 
 
 @pytest.mark.parametrize("line", [b"[" * 200_000, b'{"a":' * 200_000, b'{"a": ' + b"9" * 5_000 + b"}"])
