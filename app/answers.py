@@ -57,13 +57,17 @@ class Columns(_Answer):
 
 @dataclass(frozen=True)
 class Fixed(_Answer):
-    """The answer of `fix`: the new file, its rows, and how many of the old ones were changed or left out."""
+    """The answer of `fix`: the new file or folder, its rows, and how many of the old ones were changed or left out.
+
+    `copied` counts the files of a folder that stand in the new one as they were.
+    """
 
     path: str = ""
     rows: int = 0
     changed: int = 0
     left_out: int = 0
     is_renamed: bool = False
+    copied: int = 0
 
 
 @dataclass(frozen=True)

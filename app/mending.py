@@ -1,4 +1,4 @@
-"""Mending the chosen data: `fix` in a child process, which writes a new file beside the old one."""
+"""Mending the chosen data: `fix` in a child process, which writes a new file or folder beside the old one."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     check = add("check", data.check, "says whether a data file can be learned from, line by line")
     add_data(check, "max_length", "valid", "seed", "sft_scope", "columns", "trained_turns")
 
-    fix = add("fix", data.fix, "writes a mended copy of a data file beside it")
+    fix = add("fix", data.fix, "writes a mended copy of a data file or folder beside it")
     add_data(fix, "max_length", "sft_scope", "columns", "trained_turns")
     fix.add_argument(
         "--cure",
@@ -100,7 +100,9 @@ def _parser() -> argparse.ArgumentParser:
         help="skip leaves out rows that can't be used, trim shortens rows that are too long by whole turns and "
         "sentences, convert writes clean UTF-8, dedupe keeps one of rows that are the same; may be given several times",
     )
-    fix.add_argument("--output", type=Path, metavar="FILE", dest="fixed", help="the new file (default: 'DATA (fixed)')")
+    fix.add_argument(
+        "--output", type=Path, metavar="PATH", dest="fixed", help="the new file or folder (default: 'DATA (fixed)')"
+    )
 
     preview = add("preview", data.preview, "shows rows as the model sees them, token by token")
     add_data(preview, "max_length", "sft_scope", "columns", "trained_turns")

@@ -166,6 +166,9 @@ class DataPage(Page):
         done = [f"{words.plural(fixed.left_out, 'row')} left out"] if fixed.left_out else []
         done += [f"{words.plural(fixed.changed, 'row')} changed"] if fixed.changed else []
         named = " Its fields have Tunesmith's names." if fixed.is_renamed else ""
+        if fixed.copied:
+            were = "was copied as it was" if fixed.copied == 1 else "were copied as they were"
+            named += f" {words.plural(fixed.copied, 'other file')} of the folder {were}."
         notice = Notice(
             f"“{new.name}” is {'open' if stayed else 'written'}: {', '.join(done) or 'nothing had to change'}.",
             f"It holds {words.plural(fixed.rows, 'row')} and stands beside “{source.name}”, which is as it was.{named}",

@@ -26,7 +26,7 @@ def check(arguments: argparse.Namespace) -> int:
     rows = load_rows(config, tokenizer, told, stopped)
     if stopped():
         return STOPPED
-    result = report(config, rows, layout_of(config).prompts)
+    result = report(rows, layout_of(config).prompts)
     if arguments.json:
         print_json(result)
     else:
@@ -46,7 +46,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 
 def fix(arguments: argparse.Namespace) -> int:
-    """Writes a mended copy of a file."""
+    """Writes a mended copy of a file or a folder."""
     from engine.data import load_tokenizer
     from engine.data.fixes import apply
 
@@ -61,6 +61,9 @@ def fix(arguments: argparse.Namespace) -> int:
         print(f"{fixed.rows:,} rows, {fixed.changed:,} of them changed; {fixed.left_out:,} left out: {fixed.path}")
         if fixed.is_renamed:
             print("Its fields have Tunesmith's names.")
+        if fixed.copied:
+            others = "1 other file was" if fixed.copied == 1 else f"{fixed.copied:,} other files were"
+            print(f"{others} copied unchanged.")
     return 0
 
 

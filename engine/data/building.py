@@ -70,9 +70,9 @@ class _Reading:
 
     def parts(self) -> Iterator[Part]:
         """What is taken together, each time with the bytes read up to there."""
-        rows, begun = list[Row | Problem](), 0
-        for number, one in enumerate(self._portions()):
-            if number == self._most_rows or self._stop():
+        rows, begun, count = list[Row | Problem](), 0, 0
+        for one in self._portions():
+            if count == self._most_rows or self._stop():
                 self.is_stopped = True
                 break
             done = self._source.bytes_done
@@ -83,15 +83,17 @@ class _Reading:
                 yield one, done
                 begun = done
                 continue
-            rows.append(one)
+            if one is not None:
+                rows.append(one)
+                count += 1
             if len(rows) >= _ROWS or done - begun >= BYTES:
                 yield rows, done
                 rows, begun = [], done
         if rows:
             yield rows, self._source.bytes_done
 
-    def _portions(self) -> Iterator[Row | Problem | Stretch]:
-        return self._source.rows() if self._most_rows is not None else self._source.portions(BYTES)
+    def _portions(self) -> Iterator[Row | Problem | Stretch | None]:
+        return self._source.steps() if self._most_rows is not None else self._source.portions(BYTES)
 
 
 class _Summary:

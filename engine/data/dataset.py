@@ -16,7 +16,6 @@ import numpy.typing as npt
 from engine.data.alike import keys, repeated
 from engine.data.blocks import FORMAT_NAMES
 from engine.data.building import Progress, Stop, build_store
-from engine.data.documents import PASSAGE
 from engine.data.hashing import digest_of, stamp_of
 from engine.data.items import Ints, Items
 from engine.data.problems import TOLD, Problem, ProblemList, error, in_file, line_ranges
@@ -105,7 +104,7 @@ def load_dataset(
     TrainConfig. `files` are read in place of those that a folder would be trained with. Of a file that is not in the
     cache only the first `most_rows` are read.
     """
-    source = Source(files, columns, PASSAGE, is_folder=True) if files else open_source(path, columns)
+    source = open_source(path, columns, files=files)
     store = open_rows(source, tokenizer, objective, progress, stop, columns, trained_turns, most_rows)
     meta = store.meta
     rendered = Items(store, np.arange(len(store.numbers)), max_length)

@@ -100,6 +100,11 @@ class FormEncoder:
 
     def encode(self, rows: Sequence[Conversation]) -> list[Side | None]:
         """Each row at its full length."""
+        plans = self._plans(rows)
+        encoded = iter(self._pieces.encode([part for plan in plans if plan for part in plan.parts]))
+        return [self._side(plan, list(itertools.islice(encoded, len(plan.parts)))) if plan else None for plan in plans]
+
+    def _plans(self, rows: Sequence[Conversation]) -> list[_Plan | None]:
         # What no text holds is in none of them.
         whole = "\0".join([message.content for row in rows for message in row.messages])
         held: dict[frozenset[str], list[str]] = {}
@@ -109,9 +114,7 @@ class FormEncoder:
                 held[absent] = [word for word in absent if word in whole]
             return held[absent]
 
-        plans = [self._plan(row, held_of) for row in rows]
-        encoded = iter(self._pieces.encode([part for plan in plans if plan for part in plan.parts]))
-        return [self._side(plan, list(itertools.islice(encoded, len(plan.parts)))) if plan else None for plan in plans]
+        return [self._plan(row, held_of) for row in rows]
 
     def _plan(self, row: Conversation, held_of: Callable[[frozenset[str]], list[str]]) -> _Plan | None:
         if row.kind == "text":

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from engine.data.shorten import shortened
 from engine.data.source import open_source
 from engine.data.tokenize import Example, Item, Pair, cut_to
 from engine.data.tokenizer import TextTokenizer
+from engine.data.written import LinesWriter
 from engine.errors import EngineError
 
 _BINARY = (".parquet",)
@@ -37,48 +39,60 @@ class StoppedError(Exception):
 
 
 class Mending:
-    """Rows on their way from the old file into the new one, counted."""
+    """Rows on their way from the old files into the new ones, counted."""
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        cures: Collection[str],
-        tokenizer: TextTokenizer,
-        progress: Callable[[int, int], None] | None,
-        stop: Callable[[], bool],
-    ) -> None:
+    def __init__(self, config: TrainConfig, cures: Collection[str], tokenizer: TextTokenizer) -> None:
         self._config, self._cures, self._tokenizer = config, frozenset(cures), tokenizer
-        self._progress, self._stop = progress, stop
+        self._source = Path(config.data).expanduser()
         self._seen: set[bytes] = set()
-        self._converted: set[int] = set()
+        self._converted: set[tuple[str, int]] = set()  # files, named as in Row, and lines
         self.rows = self.changed = self.left_out = 0
-        self.is_renamed = False  # the fields of the rows
+        self.is_renamed = False  # the fields of any rows
 
-    def write(self, source: Path, work: Path, file: TextIO) -> None:
-        """Every row of `source` that is kept; `work` is a folder for files in between."""
-        size, behind = source.stat().st_size, 0
-        if "convert" in self._cures and source.suffix.lower() not in _BINARY:
-            behind, copy = size, work / source.name
-            self._converted = convert(source, copy, lambda done: self._told(done, 2 * size))
-            source = copy
-        opened = open_source(source, self._config.columns)
-        self.is_renamed = any(field != name for field, name in opened.columns.items())
-        waiting, done = list[Row | Problem](), 0
-        for row in opened.rows():
-            self._told(behind + round(size * opened.bytes_done / opened.bytes_total), behind + size)
-            waiting.append(row)
-            if len(waiting) >= _ROWS or opened.bytes_done - done >= _BYTES:
-                self._write(waiting, file)
-                waiting, done = [], opened.bytes_done
-        self._write(waiting, file)
+    def size(self, files: Sequence[Path]) -> int:
+        """The bytes that `write` tells of in all."""
+        return _size(files) * (2 if self._converts(files) else 1)
 
-    def _told(self, done: int, total: int) -> None:
-        if self._stop():
-            raise StoppedError
-        if self._progress is not None:
-            self._progress(done, total)
+    def write(self, files: tuple[Path, ...], new: Path, told: Callable[[int], None]) -> None:
+        """Writes the rows of files of the data that are kept into the folder `new`, each under its file's name.
 
-    def _write(self, rows: list[Row | Problem], file: TextIO) -> None:
+        `told` is called with the bytes done; it may raise to end the work.
+        """
+        self._seen.clear()
+        with TemporaryDirectory(dir=new.parent) as between, LinesWriter(new) as writer:
+            size, copies, behind = _size(files), files, 0
+            if self._converts(files):
+                copies, behind = tuple(self._convert(files, Path(between), told)), size
+            opened = open_source(self._source, self._config.columns, files=copies)
+            self.is_renamed |= any(field != name for field, name in opened.columns.items())
+            waiting, done = list[Row | Problem](), 0
+            for row in opened.steps():
+                told(behind + round(size * opened.bytes_done / opened.bytes_total))
+                if row is not None:
+                    waiting.append(row)
+                if len(waiting) >= _ROWS or opened.bytes_done - done >= _BYTES:
+                    self._write(waiting, writer)
+                    waiting, done = [], opened.bytes_done
+            self._write(waiting, writer)
+
+    def _converts(self, files: Sequence[Path]) -> bool:
+        return "convert" in self._cures and files[0].suffix.lower() not in _BINARY
+
+    def _convert(self, files: Sequence[Path], folder: Path, told: Callable[[int], None]) -> Iterator[Path]:
+        """The files as clean UTF-8, one after another."""
+        behind = 0
+
+        def told_of_all(done: int) -> None:
+            told(behind + done)
+
+        for file in files:
+            copy = folder / file.name
+            lines = convert(file, copy, told_of_all)
+            self._converted |= {(file.name if self._source.is_dir() else "", line) for line in lines}
+            behind += _size([file])
+            yield copy
+
+    def _write(self, rows: list[Row | Problem], writer: LinesWriter) -> None:
         cleaned = [self._cleaned(row) for row in rows]
         items = self._items(cleaned) if self._cures & {"skip", "trim"} else [None] * len(rows)
         for old, new, item in zip(rows, cleaned, items, strict=True):
@@ -88,8 +102,8 @@ class Mending:
                 self.left_out += 1
                 continue
             self.rows += 1
-            self.changed += value != getattr(old, "value", None) or old.line in self._converted
-            file.write(text + "\n")
+            self.changed += value != getattr(old, "value", None) or (old.file, old.line) in self._converted
+            writer.write(old.file or self._source.name, text)
 
     def _cleaned(self, row: Row | Problem) -> Row | Problem:
         if isinstance(row, Row) and "convert" in self._cures:
@@ -155,6 +169,10 @@ class Mending:
             return True
         self._seen.add(known)
         return False
+
+
+def _size(files: Sequence[Path]) -> int:
+    return sum(file.stat().st_size for file in files)
 
 
 def _item(line: int, sides: Sequence[Side | Problem]) -> Item | Problem:

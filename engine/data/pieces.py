@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from engine.data.cuts import Cuts, sure_cuts
 
 MAX_PIECES = 500_000  # some 100 MB
 ARROW_WORDS = 10_000  # fewer are not worth the 0.1 s that loading Arrow takes
+_PORTION = 4 * 1024**2  # characters that are taken at once: what is worked out of them takes ten times the room
 _LONG = 64  # bytes or characters: longer pieces hardly come again
 NEAR = 3  # characters that tell whether a text can be cut between them
 # UTF-8 of whitespace beyond ASCII, and of SentencePiece's sign for a space.
@@ -43,6 +44,29 @@ class PieceEncoder:
 
     def encode(self, texts: Sequence[str]) -> list[bytes | None]:
         """The tokens of each text; None for one that names a special token, which needs its surroundings."""
+        if sum(map(len, texts)) <= _PORTION:
+            return self._encode(texts)
+        found: list[list[bytes | None]] = [[] for _ in texts]
+        for portion in self._portions(texts):
+            for (number, _), ids in zip(portion, self._encode([part for _, part in portion]), strict=True):
+                found[number].append(ids)
+        return [_whole(parts) for parts in found]
+
+    def _portions(self, texts: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+        """Parts of texts, with the texts' numbers, about as many at a time as _PORTION allows."""
+        portion, room = list[tuple[int, str]](), _PORTION
+        for number, text in enumerate(texts):
+            at = 0
+            while len(text) - at > room:
+                cut = self._cut.search(text, at + max(1, room))
+                end = cut.start() if cut else len(text)
+                yield [*portion, (number, text[at:end])]
+                portion, room, at = [], _PORTION, end
+            portion.append((number, text[at:]))
+            room -= len(text) - at
+        yield portion
+
+    def _encode(self, texts: Sequence[str]) -> list[bytes | None]:
         self._make_room()
         data = [text.encode() for text in texts]
         ends = np.cumsum([0, *map(len, data)])
@@ -141,6 +165,11 @@ class PieceEncoder:
             self._pieces.clear()
             self._seams.clear()
             self._words = _Words()
+
+
+def _whole(parts: Sequence[bytes | None]) -> bytes | None:
+    known = [part for part in parts if part is not None]
+    return b"".join(known) if len(known) == len(parts) else None
 
 
 class _Words:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from engine.config import TrainConfig
 from engine.data.alike import repeated
 from engine.data.cache import cache_folder, in_the_making, make_room
 from engine.data.dataset import Dataset
@@ -24,7 +23,7 @@ _WITHOUT_TARGETS = ("nothing_to_train", "no_assistant")
 _TRIM = "Shorten up to {} row{} by turns and sentences"
 
 
-def report(config: TrainConfig, rows: Rows, prompts: bool = False) -> dict[str, Any]:
+def report(rows: Rows, prompts: bool = False) -> dict[str, Any]:
     """Counts, problems and token counts of the data; of a validation file only the problems and the rows.
 
     `prompts`: the prompts of chosen rows are trained too, as by ORPO's full scope. `tokens` counts what is kept of the
@@ -43,7 +42,7 @@ def report(config: TrainConfig, rows: Rows, prompts: bool = False) -> dict[str, 
         "files": [str(path) for path in dataset.files],
         "columns": {"names": list(dataset.column_names), "used": dataset.columns},
         "problems": [asdict(problem) for problem in rows.problems],
-        "cures": list(_cures(config, dataset)),
+        "cures": list(_cures(dataset)),
         "tokens": {
             "median": round(float(np.median(some))),
             "p95": round(float(np.percentile(some, 95))),
@@ -69,12 +68,10 @@ def _prompt_targets(dataset: Dataset) -> int:
     return int(np.maximum(dataset.examples.firsts[:, 0] - 1, 0).sum())
 
 
-def _cures(config: TrainConfig, dataset: Dataset) -> Iterator[dict[str, Any]]:
+def _cures(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """What `fix` can do for the file: a cure, what its button says, what it does in a sentence, and for how many rows
-    of the whole file.
+    of the whole file, or of the folder's files to train with.
     """
-    if Path(config.data).expanduser().is_dir():
-        return
     rendered = dataset.rendered
     same = sum(found.rows for found in dataset.problems if found.severity == "warning" and found.cure == "skip")
     # What stands before the first answer can be shortened; a plain text's first token is all that it has there.

@@ -76,14 +76,18 @@ class Source:
 
         What has no shape comes as it is. EngineError where the disk fails.
         """
+        return (row for row in self.steps() if row is not None)
+
+    def steps(self) -> Iterator[Row | Problem | None]:
+        """The same, with None each time that a row was read which comes later, with another one or as an error."""
         if "label" in self.columns:
             return paired(self._raw_rows(), self.columns, self.shaper.are_given, self._tell)
         return (row if isinstance(row, Problem) else self.shaper.shaped(row) for row in self._raw_rows())
 
-    def portions(self, characters: int) -> Iterator[Row | Problem | Stretch]:
-        """The same, but lines of JSON as they are, so many characters at a time; `shaper` reads them."""
+    def portions(self, characters: int) -> Iterator[Row | Problem | Stretch | None]:
+        """The steps, but lines of JSON as they are, so many characters at a time; `shaper` reads them."""
         if "label" in self.columns:
-            yield from self.rows()
+            yield from self.steps()
             return
         for one in self._raw(characters):
             yield self.shaper.shaped(one) if isinstance(one, Row) else one
@@ -138,16 +142,15 @@ class Source:
         return all(verdict(row.value[name]) is not None for row in rows if name in row.value)
 
 
-def open_source(path: Path, columns: str = "", passage: int = PASSAGE) -> Source:
-    """The rows of a file, or of a folder's files to train with (`folder_parts`).
+def open_source(path: Path, columns: str = "", passage: int = PASSAGE, files: tuple[Path, ...] = ()) -> Source:
+    """The rows of a file, or of a folder's files to train with (`folder_parts`), in whose place `files` can stand.
 
     `columns` names columns by hand, as in "prompt=question, completion=answer". `passage` is the most characters
     of a passage of a document. EngineError where a file can't be opened, is of no known format or lacks a column that
     is named.
     """
     try:
-        files, _ = folder_parts(path)
-        return Source(files, columns, passage, path.is_dir())
+        return Source(files or folder_parts(path)[0], columns, passage, path.is_dir())
     except (OSError, ValueError) as cause:  # ValueError: a zero character in the name
         reason = cause.strerror if isinstance(cause, OSError) else cause
         raise EngineError(f"The data {path} can't be read: {reason}.", "Check its name and place.") from cause

@@ -35,11 +35,12 @@ def verdict(value: Any, with_numbers: bool = False) -> bool | None:
 
 def paired(
     rows: Iterable[Row | Problem], columns: Columns, with_numbers: bool, tell: Callable[[Problem], None]
-) -> Iterator[Row | Problem]:
+) -> Iterator[Row | Problem | None]:
     """Pairs out of rows with a label, each in the place of its second row; at the end those that found no partner.
 
-    Answers that wait for a partner lie in a temporary file: in memory are 16 bytes of each one's prompt and where the
-    answer lies. A row without a prompt or an answer comes as it is. In the end `tell` is told what the file is.
+    None stands in the place of an answer that waits for a partner: it lies in a temporary file, and in memory are 16
+    bytes of its prompt and where it lies. A row without a prompt or an answer comes as it is. In the end `tell` is told
+    what the file is.
     """
     waiting: dict[tuple[bytes, bool], list[_Waiting]] = {}
     has_both: dict[bytes, bool] = {}
@@ -64,6 +65,7 @@ def paired(
                 waiting.setdefault((key, labelled.is_good), []).append(one)
                 has_both.setdefault(key, False)
                 spool.write(labelled.answer.encode() + b"\n")
+                yield None
     if has_both:
         tell(_told(len(has_both), sum(has_both.values()), pairs))
     alone = sorted((one, is_good) for (_, is_good), ones in waiting.items() for one in ones)

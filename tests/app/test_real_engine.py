@@ -1,7 +1,9 @@
 """The window with the real engine on a tiny random model: every child process is our own command line."""
 
+import json
+
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPushButton
 from tiny_models import write_llama
 
 from app import places
@@ -66,3 +68,26 @@ def test_pairs_choose_their_objective_and_train(window, pairs, qtbot):
         assert len(told("margin")) == count
         assert ((told("accuracy") >= 0) & (told("accuracy") <= 1)).all()
         assert (told("chosen_logp") < 0).all()
+
+
+def test_a_folder_is_mended_and_the_new_one_opens(window, tmp_path, ready, qtbot):
+    folder = tmp_path / "bookings"
+    folder.mkdir()
+    rows = [{"prompt": f"A table for {number}?", "completion": "Of course."} for number in range(3)]
+    for name, lines in (("train-1", [*rows[:2], {"prompt": "x"}]), ("train-2", rows[2:]), ("valid", rows[:1])):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    page, session = window.data_page, window.session
+    window.open_data(folder)
+    qtbot.waitUntil(page.problems.isVisible, timeout=60_000)
+    presses = [one for one in page.problems.findChildren(QPushButton) if one.text().startswith("Leave out 1 flawed")]
+    with qtbot.waitSignal(session.mending.mended, timeout=60_000):
+        presses[0].click()
+    new = tmp_path / "bookings (fixed)"
+    assert session.config.data == str(new)
+    (notice,) = page.notices.shown
+    assert "1 row left out" in notice.message
+    assert "“bookings”" in notice.hint
+    assert "1 other file of the folder was copied as it was." in notice.hint
+    qtbot.waitUntil(lambda: session.check.result is not None and not session.check.busy, timeout=60_000)
+    assert (session.check.result.usable, session.check.result.split) == (3, {"train": 3, "valid": 1})
+    assert sorted(file.name for file in new.iterdir()) == ["train-1.jsonl", "train-2.jsonl", "valid.jsonl"]

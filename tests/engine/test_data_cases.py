@@ -209,7 +209,7 @@ def test_a_chat_that_nobody_answers_trains_nothing(check, turns):
     rows = check("a.jsonl", jsonl([{"messages": turns}, {"messages": [USER, ANSWER]}]))
     assert told(rows) == [(1, "error", "no_assistant")]
     assert lines(rows) == [2]
-    assert report(TrainConfig(data="a.jsonl"), rows)["rows_without_targets"] == 1
+    assert report(rows)["rows_without_targets"] == 1
 
 
 @pytest.mark.parametrize("turns", ["all", "last"])

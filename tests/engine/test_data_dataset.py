@@ -43,7 +43,7 @@ def adds_up(dataset):
 
 def report_of(dataset):
     train, valid, sentence = split(dataset.prompts, 0)
-    return report(TrainConfig(), Rows(dataset.examples.at(train), dataset.examples.at(valid), sentence, dataset))
+    return report(Rows(dataset.examples.at(train), dataset.examples.at(valid), sentence, dataset))
 
 
 def codes(dataset):
@@ -156,6 +156,24 @@ def test_progress_reaches_the_end_and_stop_ends_early(tokenizer, tmp_path, monke
     path = write(tmp_path / "b.jsonl", [{"text": f"other {n}"} for n in range(20)])  # not one that is known already
     answers = iter([False] * 5 + [True])
     assert load_dataset(path, tokenizer, 99, stop=lambda: next(answers)).rows == 5
+
+
+@pytest.mark.parametrize("most", [None, 7])
+def test_answers_that_wait_for_a_partner_tell_progress_and_can_be_stopped(tokenizer, tmp_path, monkeypatch, most):
+    monkeypatch.setattr(building, "BYTES", 1)
+    rows = [{"prompt": f"{n} of {most}", "completion": "mill " * 2000, "label": n == 5} for n in range(20)]
+    path = write(tmp_path / "a.jsonl", [*rows, {**rows[5], "label": False}])
+    asked, told, size = [], [], path.stat().st_size
+    settings = {"objective": "dpo", "progress": lambda *at: told.append(at), "most_rows": most}
+    # The hash asks once, then each row that is read does: before the first could be given.
+    known = load_dataset(path, tokenizer, 99, stop=lambda: len(asked) > 10 or asked.append(1), **settings)
+    assert (known.rows, known.is_whole) == (0, False)
+    assert told == sorted(told)
+    assert len({done for done, _ in told if done < size}) > 5
+    told.clear()
+    known = load_dataset(path, tokenizer, 99, **settings)
+    assert (known.rows, known.is_whole, len(known.examples)) == ((20, True, 1) if most is None else (7, False, 1))
+    assert told == sorted(told)
 
 
 def test_a_large_file_tells_how_far_it_is_and_asks_before_its_rows_are_read(tokenizer, tmp_path):
@@ -384,7 +402,7 @@ def test_own_validation_rows_are_read_by_the_same_rules(tokenizer, tmp_path):
     assert rows.sentence == "1 row of own.jsonl is measured, never trained."
     (problem,) = rows.problems
     assert problem.message.startswith("own.jsonl: Line 2 has no 'completion'")
-    found = report(config, rows)
+    found = report(rows)
     assert (found["rows"], found["usable"], found["split"]) == (60, 60, {"train": 60, "valid": 1})
     assert [(item["line"], item["code"]) for item in found["problems"]] == [(2, "missing_field")]
     with pytest.raises(EngineError, match=r"own\.jsonl: Line 2"):

@@ -368,7 +368,10 @@ def test_progress_rises_to_the_end(tokenizer, tmp_path, cures):
 @pytest.mark.parametrize(
     ("prepare", "cures", "message"),
     [
-        (lambda folder: folder, ["skip"], "is a folder"),
+        (lambda folder: folder / "none", ["skip"], "has no file to train with"),
+        (lambda folder: folder / "all bad", ["skip"], r"No row would be left\."),
+        (lambda folder: folder / "one bad", ["skip"], r"No row would be left in train\.jsonl\."),
+        (lambda folder: folder / "one bad", ["dedupe"], r"train\.jsonl: Line 1 "),
         (lambda folder: folder / "missing.jsonl", ["skip"], "can't be"),
         (lambda folder: folder / "bad.jsonl", ["skip"], "No row would be left"),
         (lambda folder: folder / "bad.jsonl", ["polish"], "no cure called 'polish'"),
@@ -376,10 +379,15 @@ def test_progress_rises_to_the_end(tokenizer, tmp_path, cures):
 )
 def test_what_cannot_be_done_is_said(tokenizer, tmp_path, prepare, cures, message):
     (tmp_path / "bad.jsonl").write_bytes(b"{\n")
+    for name, files in (("none", []), ("all bad", ["a", "b"]), ("one bad", ["train", "valid"])):
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / f"{file}.jsonl").write_bytes(b"{\n")
+    before = content(tmp_path)
     with pytest.raises(EngineError, match=message) as caught:
         apply(TrainConfig(data=str(prepare(tmp_path))), cures, tokenizer)
     assert caught.value.hint.endswith(".")
-    assert [file.name for file in tmp_path.iterdir()] == ["bad.jsonl"]
+    assert content(tmp_path) == before
 
 
 def test_a_folder_that_cannot_be_written_to_is_said(tokenizer, tmp_path):
@@ -396,7 +404,7 @@ def reported(tokenizer):
 
     def call(path, **settings):
         config = TrainConfig.from_mapping({"data": str(path), **settings})
-        return report(config, load_rows(config, tokenizer))
+        return report(load_rows(config, tokenizer))
 
     return call
 
@@ -440,12 +448,147 @@ def test_a_cure_that_would_leave_no_row_is_not_offered(reported, tmp_path):
     assert reported(path)["cures"] == []
 
 
-def test_a_folder_is_offered_no_cure(reported, tmp_path):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.jsonl").write_bytes(jsonl(GOOD, GOOD, {"prompt": "a"}))
-    found = reported(tmp_path / "data")
-    assert (found["cures"], found["usable"]) == ([], 2)
-    assert found["files"] == [str(tmp_path / "data" / "train.jsonl")]
+def content(folder):
+    """What lies in a folder at any depth."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Makes a folder of files; those under "home" are no data."""
+
+    def make(files, name="some.data"):
+        for file, data in files.items():
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return tmp_path / name
+
+    return make
+
+
+def fix_folder(path, tokenizer, *cures, **settings):
+    """The result, and what the new folder holds."""
+    before = content(path)
+    progress, stop = settings.pop("progress", None), settings.pop("stop", lambda: False)
+    config = TrainConfig.from_mapping({"data": str(path), **settings})
+    try:
+        fixed = apply(config, cures, tokenizer, progress=progress, stop=stop)
+    finally:
+        assert content(path) == before
+        assert not any(other.name.startswith(".") for other in path.parent.iterdir())
+    return fixed, content(fixed.path) if fixed else {}
+
+
+ELM = {"prompt": "Another tree?", "completion": "Elm."}
+BAD = {"prompt": "x"}
+
+
+@pytest.mark.parametrize(
+    ("files", "cures", "new"),
+    [
+        # A row that says the same counts across files, and a file of which no row is left isn't written.
+        (
+            {"train-1.jsonl": jsonl(GOOD, BAD), "train-2.jsonl": jsonl(GOOD), "train-3.jsonl": jsonl(ELM, GOOD)},
+            ["skip", "dedupe"],
+            {"train-1.jsonl": [GOOD], "train-3.jsonl": [ELM]},
+        ),
+        # What is kept for validation, or not read, is as it was; what is no data stays behind.
+        (
+            {
+                "train.jsonl": jsonl(GOOD, BAD),
+                "valid.jsonl": jsonl(BAD, ELM),
+                "test.csv": b"prompt,completion\na,b\n",
+                "more.txt": b"Words.\n",
+                "README.md": b"About.\n",
+                "picture.png": b"...",
+            },
+            ["skip"],
+            {
+                "train.jsonl": [GOOD],
+                "valid.jsonl": jsonl(BAD, ELM),
+                "test.csv": b"prompt,completion\na,b\n",
+                "more.txt": b"Words.\n",
+            },
+        ),
+        # Tables and texts become JSON lines, from a folder in the folder too.
+        (
+            {"data/train.csv": b"question,answer\nName a tree.,Oak.\nx,\n", "data/dev.csv": b"question,answer\na,b\n"},
+            ["skip"],
+            {"train.jsonl": [GOOD], "dev.csv": b"question,answer\na,b\n"},
+        ),
+        (
+            {"a.txt": b"One.", "b.txt": b"Two.\x01"},
+            ["convert"],
+            {"a.jsonl": [{"text": "One."}], "b.jsonl": [{"text": "Two."}]},
+        ),
+        # Of two names that differ in the letters of their endings no row is lost.
+        ({"a.jsonl": jsonl(ELM), "a.JSONL": jsonl(GOOD)}, ["dedupe"], {"a.jsonl": [GOOD, ELM]}),
+        # A pair stands where its second half was, and one without a partner goes.
+        (
+            {
+                "train-1.jsonl": jsonl({**GOOD, "label": True}, {**ELM, "label": True}),
+                "train-2.jsonl": jsonl({**GOOD, "completion": "No.", "label": False}),
+            },
+            ["skip"],
+            {"train-2.jsonl": [{"prompt": GOOD["prompt"], "chosen": "Oak.", "rejected": "No."}]},
+        ),
+    ],
+)
+def test_a_folder_is_mended_into_another_one(tokenizer, folder, reported, files, cures, new):
+    path = folder(files)
+    objective = "dpo" if b"label" in b"".join(files.values()) else "sft"
+    fixed, found = fix_folder(path, tokenizer, *cures, objective=objective)
+    assert fixed.path == path.with_name("some.data (fixed)")
+    assert found == {name: jsonl(*data) if isinstance(data, list) else data for name, data in new.items()}
+    assert fixed.rows == sum(len(rows) for rows in new.values() if isinstance(rows, list))
+    assert fixed.copied == sum(isinstance(rows, bytes) for rows in new.values())
+    before, after = reported(path, objective=objective), reported(fixed.path, objective=objective)
+    assert {*cures} <= {cure["cure"] for cure in before["cures"]} | {"dedupe"}
+    assert (after["cures"], after["usable"]) == ([], fixed.rows)
+    assert before["rows"] - fixed.left_out == fixed.rows
+
+
+def test_a_folder_by_columns_that_were_named_by_hand_needs_no_naming_again(tokenizer, folder, reported):
+    rows = jsonl({"q": "Name a tree.", "a": "Oak."}, {"q": "x", "a": ""})
+    path = folder({"train.jsonl": rows, "valid.jsonl": rows, "more.jsonl": rows})
+    fixed, found = fix_folder(path, tokenizer, "skip", "dedupe", columns="prompt=q, completion=a")
+    assert found == {"train.jsonl": jsonl(GOOD), "valid.jsonl": jsonl(GOOD), "more.jsonl": rows}
+    assert (fixed.rows, fixed.left_out, fixed.is_renamed, fixed.copied) == (2, 2, True, 1)
+    told = reported(fixed.path)
+    assert (told["usable"], told["split"]) == (1, {"train": 1, "valid": 1})
+    assert [problem["code"] for problem in told["problems"]] == ["not_read", "in_both"]
+
+
+def test_no_folder_is_ever_written_over(tokenizer, folder, monkeypatch):
+    path = folder({"a.jsonl": jsonl(GOOD)})
+    path.with_name("some.data (fixed)").mkdir()
+    names = [fix_folder(path, tokenizer, "dedupe")[0].path.name for _ in range(2)]
+    assert names == ["some.data (fixed 2)", "some.data (fixed 3)"]
+    with pytest.raises(EngineError, match="is there already"):
+        apply(TrainConfig(data=str(path)), ["dedupe"], tokenizer, path)
+    monkeypatch.chdir(path)  # which has a name even so
+    assert apply(TrainConfig(data="."), ["dedupe"], tokenizer).path == path.with_name("some.data (fixed 4)")
+    own = path.with_name("own")
+    assert apply(TrainConfig(data=str(path)), ["dedupe"], tokenizer, own).path == own
+    assert content(own) == content(path)
+
+
+@pytest.mark.parametrize("cures", [["dedupe"], ["convert", "skip"]])
+def test_a_folder_tells_progress_to_the_end_and_can_be_stopped_at_any_point(tokenizer, folder, cures):
+    rows = jsonl(*({"text": f"row {n}"} for n in range(5)))
+    thumbs = jsonl(*({**GOOD, "prompt": f"{n}", "label": True} for n in range(5)))
+    path = folder({"train-1.jsonl": rows, "train-2.jsonl": thumbs, "valid.jsonl": rows, "test.jsonl": rows})
+    told = []
+    fix_folder(path, tokenizer, *cures, progress=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][0] == told[-1][1]
+    assert len({total for _, total in told}) == 1
+    before = content(path.parent)
+    for steps in range(len(told)):
+        answers = iter([False] * steps)
+        assert fix_folder(path, tokenizer, *cures, stop=lambda: next(answers, True)) == (None, {})  # noqa: B023
+    assert content(path.parent) == before
 
 
 def test_lengths_are_told_in_a_file_of_their_own(reported, tmp_path):
@@ -526,6 +669,7 @@ def test_the_command_line_mends_what_check_found(model, tmp_path):
         "changed": 1,
         "left_out": 2,
         "is_renamed": False,
+        "copied": 0,
     }
     again = run(tmp_path, "check", fixed["path"], "--model", model)
     assert (again["rows"], again["usable"], again["cures"]) == (2, 2, [])

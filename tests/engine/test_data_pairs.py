@@ -404,7 +404,7 @@ def test_report_counts_both_sides(tokenizer, counting, tmp_path):
         path = write(tmp_path / "a.jsonl", [value])
         pair = pair_of(value, use)
         config = TrainConfig(data=str(path), objective="dpo")
-        found = report(config, load_rows(config, use))
+        found = report(load_rows(config, use))
         longer = max(len(pair.chosen.ids), len(pair.rejected.ids))
         assert (found["rows"], found["usable"], found["format"]) == (1, 1, "preference")
         assert (found["longest"], found["tokens"]["max"]) == (longer, longer)
@@ -415,7 +415,7 @@ def test_report_counts_both_sides(tokenizer, counting, tmp_path):
     value = {**PAIR, "chosen": "The mill turned. " * 30, "rejected": "The river ran. " * 30}
     path = write(tmp_path / "a.jsonl", [value])
     config = TrainConfig(data=str(path), objective="orpo", max_length=60)
-    found = report(config, load_rows(config, tokenizer))
+    found = report(load_rows(config, tokenizer))
     assert (found["truncated_rows"], found["tokens"]["max"]) == (1, 60)
     assert found["longest"] == pair_of(value, tokenizer).length
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -119,20 +120,33 @@ def test_pieces_have_the_tokens_of_the_text(encoders, name, text):
         assert encode(encoder, text) == tokenizer.encode(text, add_special_tokens=False).ids
 
 
-@pytest.mark.parametrize("least", [0, pieces.ARROW_WORDS])
+@pytest.mark.parametrize(("least", "portion"), [(0, pieces._PORTION), (0, 1), (pieces.ARROW_WORDS, 7)])
 @pytest.mark.parametrize("name", KINDS)
 @settings(max_examples=100, derandomize=True, database=None, deadline=None)
 @given(many=st.lists(texts, max_size=8))
-def test_texts_at_once_have_the_tokens_of_each(encoders, name, least, many):
+def test_texts_at_once_have_the_tokens_of_each(encoders, name, least, portion, many):
     tokenizer, encoder = encoders[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "ARROW_WORDS", least)
+        patch.setattr(pieces, "_PORTION", portion)
         found = encoder.encode(many)
     for text, ids in zip(many, found, strict=True):
         if "<|end|>" in text:
             assert ids is None
         else:
             assert np.frombuffer(ids, np.int32).tolist() == tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def test_a_long_text_takes_little_more_room_than_its_tokens(encoders, monkeypatch):
+    monkeypatch.setattr(pieces, "_PORTION", 64 * 1024)
+    _, encoder = encoders["gpt2"]
+    text = "it is a b c d e f " * 200_000
+    encode(encoder, text[:100])
+    tracemalloc.start()
+    (ids,) = encoder.encode([text])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(ids) + len(text)
 
 
 def test_all_rare_spaces_are_known_by_their_bytes():

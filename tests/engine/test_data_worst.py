@@ -72,7 +72,7 @@ def all_of(config, tokenizer):
     dataset = rows.dataset
     errors = sum(found.rows for found in rows.problems if found.severity == "error" and found.line)
     assert dataset.rows == len(dataset.examples) + errors
-    json.dumps(report(config, rows), allow_nan=False).encode()
+    json.dumps(report(rows), allow_nan=False).encode()
     for jump in ("", "problem"):
         page = preview_rows(dataset.path, tokenizer, config.max_length, 1, 4, config.objective, jump=jump)
         json.dumps(page, allow_nan=False).encode()
