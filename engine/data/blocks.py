@@ -19,7 +19,7 @@ from engine.data.check import examine, shape_of
 from engine.data.conversation import Comparison, Conversation, fingerprint
 from engine.data.forms import Side
 from engine.data.problems import Problem, in_file
-from engine.data.read import Row, Stretch
+from engine.data.read import RawLines, Row
 from engine.data.remarks import text_remarks
 from engine.data.shaping import Held, Shaper
 from engine.data.tokenizer import TextTokenizer
@@ -60,7 +60,7 @@ class Block:
     is_rendered: bool
 
 
-class _Rows:
+class _Tokenized:
     """The rows of a block that have tokens."""
 
     def __init__(self) -> None:
@@ -107,11 +107,11 @@ class BlockMaker:
     def make(self, held: Held) -> Block:
         """The block of these rows: each has tokens or is named by an error among its `problems`."""
         with _rare_collection():
-            return self._block(held)  # whose rows are gone before anything is looked for
+            return self._make(held)  # whose rows are gone before anything is looked for
 
-    def _block(self, held: Held) -> Block:
+    def _make(self, held: Held) -> Block:
         rows = self.shaper.rows(held, may_be_plain=self.objective not in PAIR_OBJECTIVES)
-        files = [held.file] * len(rows) if isinstance(held, Stretch) else [row.file for row in held]
+        files = [held.file] * len(rows) if isinstance(held, RawLines) else [row.file for row in held]
         formats: set[str] = set()
         checked = [_checked(row, self.objective, self.trained_turns, formats) for row in rows]
         return _block(checked, files, formats, self.tokenizer)
@@ -130,7 +130,7 @@ def _rare_collection() -> Iterator[None]:
 
 def _block(checked: Sequence[Checked], files: Sequence[str], formats: set[str], tokenizer: TextTokenizer) -> Block:
     sides = iter(tokenize_all([side for row in checked for side in _sides(row)], tokenizer))
-    kept, problems = _Rows(), list[Problem]()
+    kept, problems = _Tokenized(), list[Problem]()
     remarks = text_remarks([row for row in checked if not isinstance(row, Problem)], tokenizer.special_names)
     for number, row in enumerate(checked):
         if isinstance(row, Problem):

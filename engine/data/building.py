@@ -10,7 +10,7 @@ from engine.config import PAIR_OBJECTIVES
 from engine.data.blocks import Block, BlockMaker
 from engine.data.crew import Crew, Part
 from engine.data.problems import Problem, ProblemList
-from engine.data.read import Row, Stretch
+from engine.data.read import RawLines, Row
 from engine.data.source import Source
 from engine.data.store import Store, StoreWriter
 from engine.data.tokenizer import TextTokenizer
@@ -76,7 +76,7 @@ class _Reading:
                 self.is_stopped = True
                 break
             done = self._source.bytes_done
-            if isinstance(one, Stretch):
+            if isinstance(one, RawLines):
                 if rows:
                     yield rows, begun
                     rows = []
@@ -92,7 +92,7 @@ class _Reading:
         if rows:
             yield rows, self._source.bytes_done
 
-    def _portions(self) -> Iterator[Row | Problem | Stretch | None]:
+    def _portions(self) -> Iterator[Row | Problem | RawLines | None]:
         return self._source.steps() if self._most_rows is not None else self._source.portions(BYTES)
 
 

@@ -23,7 +23,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RawLines:
     """Lines of a JSON Lines file that follow each other, `line` the number of the first. `file` is as in Row.
 
     Of a line that is too long the text holds one character more than a line may have.
@@ -60,7 +60,7 @@ class Stretch:
         return replace(row, file=self.file) if isinstance(row, Row) else in_file(row, self.file)
 
 
-def stretches(file: TextFile, characters: int) -> Iterator[Stretch]:
+def raw_lines(file: TextFile, characters: int) -> Iterator[RawLines]:
     """A JSON Lines file, as many lines at a time as have so many characters, or one."""
     text = file.text("\n")
     line = 1
@@ -76,7 +76,7 @@ def stretches(file: TextFile, characters: int) -> Iterator[Stretch]:
             lines.append(raw)
         if not lines:
             return
-        yield Stretch(line, "".join(lines), file.encoding)
+        yield RawLines(line, "".join(lines), file.encoding)
         line += len(lines)
 
 

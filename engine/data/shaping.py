@@ -9,13 +9,13 @@ from engine.data.columns import Columns, guess
 from engine.data.conversation import Conversation
 from engine.data.plain import plain_row
 from engine.data.problems import Problem
-from engine.data.read import Row, Stretch
+from engine.data.read import RawLines, Row
 from engine.data.shapes import canonical
 
 _MAX_GUESSES = 1024  # a row can have names of its own
 
 # Rows in a shape that is checked, or the lines that they are still in.
-Held = Sequence[Row | Problem] | Stretch
+Held = Sequence[Row | Problem] | RawLines
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Shaper:
 
         Where they `may_be_plain`, what the plainest say, which needs no check.
         """
-        if not isinstance(held, Stretch):
+        if not isinstance(held, RawLines):
             return held
         found: list[Row | Problem | Conversation] = []
         for one in held.lines():

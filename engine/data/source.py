@@ -16,7 +16,7 @@ from engine.data.documents import PASSAGE, read_passages
 from engine.data.encoding import TextFile, open_bytes
 from engine.data.folders import DOCUMENTS, FORMATS, TABLES, folder_parts
 from engine.data.problems import Problem, in_file, note
-from engine.data.read import Row, Stretch, stretches
+from engine.data.read import RawLines, Row, raw_lines
 from engine.data.shaping import Shaper
 from engine.data.tables import read_table
 from engine.data.thumbs import paired, verdict
@@ -84,7 +84,7 @@ class Source:
             return paired(self._raw_rows(), self.columns, self.shaper.are_given, self._tell)
         return (row if isinstance(row, Problem) else self.shaper.shaped(row) for row in self._raw_rows())
 
-    def portions(self, characters: int) -> Iterator[Row | Problem | Stretch | None]:
+    def portions(self, characters: int) -> Iterator[Row | Problem | RawLines | None]:
         """The steps, but lines of JSON as they are, so many characters at a time; `shaper` reads them."""
         if "label" in self.columns:
             yield from self.steps()
@@ -94,12 +94,12 @@ class Source:
 
     def _raw_rows(self) -> Iterator[Row | Problem]:
         for one in self._raw(_STREAMED):
-            if isinstance(one, Stretch):
+            if isinstance(one, RawLines):
                 yield from one.rows()
             else:
                 yield one
 
-    def _raw(self, characters: int) -> Iterator[Row | Problem | Stretch]:
+    def _raw(self, characters: int) -> Iterator[Row | Problem | RawLines]:
         done = 0
         for path in self.files:
             file, held = _opened(path, self._passage, characters)
@@ -116,7 +116,7 @@ class Source:
             done += _size(path)
             self.bytes_done = done
 
-    def _of_file(self, path: Path, one: Row | Problem | Stretch) -> Row | Problem | Stretch:
+    def _of_file(self, path: Path, one: Row | Problem | RawLines) -> Row | Problem | RawLines:
         if not self._is_folder:
             return one
         return in_file(one, path.name) if isinstance(one, Problem) else replace(one, file=path.name)
@@ -127,7 +127,7 @@ class Source:
 
     def _peek(self) -> list[Row]:
         file, held = _opened(self.files[0], self._passage, _STREAMED)
-        rows = (row for one in held for row in (one.rows() if isinstance(one, Stretch) else (one,)))
+        rows = (row for one in held for row in (one.rows() if isinstance(one, RawLines) else (one,)))
         peeked = []
         with closing(file):
             for row in islice(rows, _PEEKED_ROWS):
@@ -169,7 +169,7 @@ def _utf_16(path: Path) -> Problem | None:
     return note(0, "utf_16", f"The file {path.name} is UTF-16 text and was read as that.", "Nothing needs to be done.")
 
 
-def _opened(path: Path, passage: int, characters: int) -> tuple[_File, Iterator[Row | Problem | Stretch]]:
+def _opened(path: Path, passage: int, characters: int) -> tuple[_File, Iterator[Row | Problem | RawLines]]:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise EngineError(
@@ -188,4 +188,4 @@ def _opened(path: Path, passage: int, characters: int) -> tuple[_File, Iterator[
     if suffix in DOCUMENTS:
         return file, read_passages(file, passage, is_markdown=suffix != ".txt")
     is_array = looks_like_array(file.head(), name_says_json=suffix == ".json")
-    return file, read_array(file) if is_array else stretches(file, characters)
+    return file, read_array(file) if is_array else raw_lines(file, characters)

@@ -55,8 +55,8 @@ def write(path, count):
 
 def parts_of(path, size=1500):
     """The file in parts, every other one as lines that are still to be read; the number of each as the bytes read."""
-    stretches = open_source(path).portions(size)
-    return [(SHAPER.rows(one) if number % 2 else one, number) for number, one in enumerate(stretches)]
+    portions = open_source(path).portions(size)
+    return [(SHAPER.rows(one) if number % 2 else one, number) for number, one in enumerate(portions)]
 
 
 def handed_out(crew, parts, send=lambda number: None):
