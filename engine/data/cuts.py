@@ -9,13 +9,13 @@ has the cuts of its parts.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from tokenizers import Tokenizer
 
 MARKS = '.,:;!?)"\n'  # what ends a word
@@ -50,7 +50,7 @@ class Cuts:
 
 def sure_cuts(tokenizer: Tokenizer) -> Cuts | None:
     """The cuts of a tokenizer, None where not even those at spaces are sure."""
-    tree = json.loads(tokenizer.to_str())
+    tree = msgspec.json.decode(tokenizer.to_str())
     names = [token["content"] for token in tree["added_tokens"]]
     if not (all(map(_takes_nothing, tree["added_tokens"])) and _stay_apart(names)):
         return None

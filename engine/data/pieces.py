@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from engine.data.cuts import Cuts, sure_cuts
+from engine.data.wordtable import SPECIAL, Words
 
 MAX_PIECES = 500_000  # some 100 MB
 ARROW_WORDS = 10_000  # fewer are not worth the 0.1 s that loading Arrow takes
@@ -27,7 +28,6 @@ NEAR = 3  # characters that tell whether a text can be cut between them
 _RARE_SPACE = re.compile(
     b"\xc2[\x85\xa0]|\xe1\x9a\x80|\xe2(?:\x80[\x80-\x8a\xa8\xa9\xaf]|\x81\x9f|\x96\x81)|\xe3\x80\x80"
 )
-_SPECIAL = 0  # the number of all words that name a special token
 _NO_BYTE = 0xFF  # of no UTF-8: stands for the bytes of a rare space
 
 
@@ -39,7 +39,7 @@ class PieceEncoder:
         self._is_cut, self._is_seam = _cut_spaces(cuts.spaces), _cut_pairs(cuts.all)
         self._may_begin = bytes(self._is_seam.reshape(256, 256).any(axis=0) | (np.arange(256) == ord(" ")))
         self._pieces: dict[str, bytes] = {}
-        self._words = _Words()
+        self._words = Words()
         self._seams: dict[tuple[str, int], tuple[bytes, int] | None] = {}
 
     def encode(self, texts: Sequence[str]) -> list[bytes | None]:
@@ -79,8 +79,8 @@ class PieceEncoder:
         first_words = np.searchsorted(places, ends)
         bounds = (4 * ends_of_words[first_words]).tolist()
         found: list[bytes | None] = [ids[begin:end] for begin, end in itertools.pairwise(bounds)]
-        if (numbers == _SPECIAL).any():
-            special = np.flatnonzero(numbers.take(order) == _SPECIAL)
+        if (numbers == SPECIAL).any():
+            special = np.flatnonzero(numbers.take(order) == SPECIAL)
             for text in np.searchsorted(first_words, special, side="right") - 1:
                 found[text] = None
         return found
@@ -164,61 +164,12 @@ class PieceEncoder:
         if len(self._pieces) + len(self._words) + len(self._seams) > MAX_PIECES:
             self._pieces.clear()
             self._seams.clear()
-            self._words = _Words()
+            self._words = Words()
 
 
 def _whole(parts: Sequence[bytes | None]) -> bytes | None:
     known = [part for part in parts if part is not None]
     return b"".join(known) if len(known) == len(parts) else None
-
-
-class _Words:
-    """The tokens of known words, which lie one after the other: those of number 0, of none, are none."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}
-        self._ids = np.empty(0, np.int32)
-        self._ends = np.zeros(2, np.int64)
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def numbers(self, words: Sequence[bytes]) -> npt.NDArray[np.int64]:
-        """The number of each word, -1 for one that is not known."""
-        return np.fromiter(map(self._known.get, words, itertools.repeat(-1)), np.int64, len(words))
-
-    def add(self, words: Sequence[bytes], tokens: Sequence[bytes | None]) -> None:
-        """Makes words known by their tokens, None for _SPECIAL."""
-        number = len(self._ends) - 1
-        for word, ids in zip(words, tokens, strict=True):
-            self._known[word] = _SPECIAL if ids is None else number
-            number += ids is not None
-        known = [ids for ids in tokens if ids is not None]
-        ends = np.cumsum(np.array([len(ids) // 4 for ids in known], np.int64)) + self._ends[-1]
-        self._ids = np.concatenate([self._ids, np.frombuffer(b"".join(known), np.int32)])
-        self._ends = np.concatenate([self._ends, ends])
-
-    def forget(self, words: Sequence[bytes]) -> None:
-        """Makes words unknown that were the last to be added."""
-        numbers = [self._known.pop(word) for word in words]
-        kept = min((number for number in numbers if number != _SPECIAL), default=len(self._ends) - 1)
-        self._ends = self._ends[: kept + 1]
-        self._ids = self._ids[: self._ends[-1]]
-
-    def tokens(
-        self, numbers: npt.NDArray[np.int64], order: npt.NDArray[np.integer[Any]]
-    ) -> tuple[bytes, npt.NDArray[np.int64]]:
-        """The tokens of words as bytes, and 0 and how many there are up to each word's end.
-
-        `order` says for each word which of `numbers` it has: of different words there are few.
-        """
-        begins = self._ends[numbers]
-        sizes = (self._ends[numbers + 1] - begins).astype(np.int32).take(order)
-        ends = np.zeros(len(order) + 1, np.int64)
-        np.cumsum(sizes, out=ends[1:])
-        places = np.repeat((begins.take(order) - ends[:-1]).astype(np.int32), sizes)
-        places += np.arange(len(places), dtype=np.int32)
-        return self._ids.take(places).tobytes(), ends
 
 
 def _cut_spaces(spaces: re.Pattern[str]) -> npt.NDArray[np.bool_]:
