@@ -127,7 +127,7 @@ def as_row(line: int, text: str, value: Any) -> Row | Problem:
 def _may_repeat_a_name(text: str, value: dict[str, Any]) -> bool:
     """False where no object of a JSON text has a name twice, for sure: all quotation marks are those of what was read.
 
-    Names and texts have two each. True where that can't be counted fast, as in objects deeper than a message.
+    Names and texts have two each. True where that can't be counted, or takes long to.
     """
     try:
         return not has_marks(text, _marks(value))

@@ -12,7 +12,7 @@ from typing import TextIO
 from engine.data.columns import is_known
 from engine.data.encoding import BYTE_ORDER_MARK, MAX_LINE, TextFile
 from engine.data.problems import Problem, error
-from engine.data.read import Row
+from engine.data.read import Row, huge
 from engine.errors import EngineError
 
 DELIMITERS = (",", "\t", ";", "|", "^", "~", "\x1f", "\x01")
@@ -147,12 +147,7 @@ def _broken(line: int, reason: str) -> Problem:
             'Double the quotation marks inside a quoted field: "She said ""yes""".',
         )
     if reason.startswith("line contains"):
-        return error(
-            line,
-            "huge_line",
-            f"Line {line} is longer than {MAX_LINE // 1024**2} million characters.",
-            "Write one row a line and break up rows of that size.",
-        )
+        return huge(line)
     return error(
         line,
         "broken_quotes",
