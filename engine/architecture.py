@@ -57,6 +57,7 @@ class Architecture:
     norms: int = 2  # in a layer, of hidden states
     head_norms: int = 0  # in a layer, of queries and keys
     gated: int = GATED  # arrays of the MLP's width that its backward needs
+    caps_logits: bool = False
 
     @cached_property
     def linear_numbers(self) -> int:
@@ -105,6 +106,7 @@ def architecture_of(model: ModelFolder) -> Architecture:
         norms=sum(name.endswith("norm.weight") and "self_attn" not in name for name in in_a_layer),
         # GELU by its tanh formula keeps two more than SiLU.
         gated=GATED + 2 if model.model_type.startswith("gemma") else GATED,
+        caps_logits=bool(model.text_config.get("final_logit_softcapping", model.model_type.startswith("gemma4"))),
         head_norms=sum(name.endswith(("q_norm.weight", "k_norm.weight")) for name in in_a_layer),
     )
 

@@ -38,8 +38,19 @@ def _keep_freed_memory() -> None:
         mallopt(trim, 96 * 1024**2)
 
 
+def _keep_graphs_small() -> None:
+    """Has MLX launch a CUDA graph for every 20 operations or 25 Mi numbers that they read.
+
+    What a graph's operations make is given back when all of them are done, and by itself MLX puts up to 100 operations
+    or 1,000 Mi numbers in one on an H200. With less a step takes as long, and up to a third less memory.
+    """
+    os.environ.setdefault("MLX_MAX_OPS_PER_BUFFER", "20")
+    os.environ.setdefault("MLX_MAX_MB_PER_BUFFER", "25")
+
+
 if sys.platform == "linux":
     _keep_freed_memory()
+    _keep_graphs_small()
 has_fast_blas = sys.platform != "linux" or _load_openblas()
 
 import mlx.core as mx  # noqa: E402

@@ -39,7 +39,7 @@ class Plan:
     cost: float
     phases: tuple[Predicted, ...]
     correction: Correction = NO_CORRECTION
-    largest_bytes: int = 0  # of the arrays that one operation makes
+    ahead_bytes: int = 0  # by how much MLX ends above its limit
 
     @property
     def segment_size(self) -> int:
@@ -71,9 +71,9 @@ class Plan:
     def limit_bytes(self) -> int:
         """What to hold MLX and the program to, so that the peak is what is predicted.
 
-        MLX runs ahead until it is above its limit: by as much as one operation makes.
+        MLX runs ahead until it is above its limit.
         """
-        return self.peak_bytes - self.largest_bytes
+        return self.peak_bytes - self.ahead_bytes
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def plan(
         cost(shape, config, longest, variant),
         tuple(phases(sizes, variant)),
         correction,
-        sizes.logits[bool(variant.kept)],
+        sizes.ahead[bool(variant.kept)],
     )
 
 

@@ -2,8 +2,8 @@
 
 Which arrays are alive outside of an evaluation follows from `engine.whole` and `engine.pieces`. What lives inside of
 one was measured, by phases of steps of models that differ in one width each: on the CPU, where nothing runs ahead, to
-2 or 3 %; on an NVIDIA H200 in pieces to 3 %, else, where the number of operations under way depends on its pace, to
-about 15 %.
+2 or 3 %; on an NVIDIA H200, where how much is under way depends on its pace, by 89 plans of five shapes. A limit on
+MLX's memory holds that to what is predicted.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class _Arrays:
     a: int  # queries, or what attention mixed
     k: int  # keys or values
     own_k: int  # the same, 0 where they are another layer's
+    extra: int  # the layer's per-layer input
     scores: int  # of a block of queries
     block: int  # a block's queries
     sums: int  # log-sum-exps
@@ -73,6 +74,7 @@ class _Arrays:
             a=queries,
             k=tokens * k * item,
             own_k=tokens * widths.keys * item,
+            extra=tokens * shape.extras // shape.layers * item,
             scores=scores,
             block=ATTENTION_BLOCK * widths.queries * item,
             sums=FLOAT32 * tokens * shape.heads,
@@ -101,11 +103,12 @@ def block_scores(heads: int, config: TrainConfig, length: int, queries: int) -> 
 def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterator[LayerPeaks]:
     """Every layer's peaks, for rows that bring `length` tokens each."""
     known: dict[tuple[Widths, AdapterArrays], LayerPeaks] = {}
+    blocks = _goes_by_blocks(shape, config)
     for of_layer in zip(shape.widths, adapter_arrays(shape, config, config.batch_size * length), strict=True):
         if of_layer not in known:
             widths, adapter = of_layer
             arrays = _Arrays.of(shape, config, length, widths)
-            bare = _on_gpu(shape, config, arrays) if computes_on_gpu() else _on_cpu(shape, arrays)
+            bare = _on_gpu(shape, arrays, blocks=blocks) if computes_on_gpu() else _on_cpu(shape, arrays)
             known[of_layer] = _adapted(bare, adapter, arrays.tile)
         yield known[of_layer]
 
@@ -128,10 +131,12 @@ def _adapted(bare: LayerPeaks, adapter: AdapterArrays, tile: float) -> LayerPeak
 
 
 def _saved(shape: Architecture, one: _Arrays) -> int:
-    """The norms' inputs and outputs, q, k, v, what attention mixed as heads and as rows, the MLP's inside."""
-    norms = 4 + max(0, shape.norms - 2) + bool(shape.extras)
+    """The norms' inputs and outputs, q, k, v, what attention mixed as heads and as rows, the insides of the MLP and of
+    the gate for per-layer inputs.
+    """
+    norms = 4 + max(0, shape.norms - 2)
     heads = (one.a + one.own_k) if shape.head_norms else 0
-    return norms * one.h + 3 * one.a + 2 * one.own_k + shape.gated * one.i + one.sums + heads
+    return norms * one.h + 4 * one.extra + 3 * one.a + 2 * one.own_k + shape.gated * one.i + one.sums + heads
 
 
 def _on_cpu(shape: Architecture, one: _Arrays) -> LayerPeaks:
@@ -161,36 +166,31 @@ def _on_cpu(shape: Architecture, one: _Arrays) -> LayerPeaks:
     )
 
 
-def _on_gpu(shape: Architecture, config: TrainConfig, one: _Arrays) -> LayerPeaks:
-    h, i, a, k, scores = one.h, one.i, one.a, one.k, one.scores
-    tile_h, tile_i = one.tile * h, one.tile * i
-    plain = (config.batch_size == 1 or not config.pack) and config.objective not in PAIR_OBJECTIVES
-    if plain and shape.head_dim <= FUSED_HEAD_DIM:
-        # Grouped keys and values are spread over the queries' heads.
-        attention = one.padded * min(8 * a + 4 * k, 10 * a)
-        working = {
-            "forward": 1.5 * h + 1.5 * a + k + 4 * tile_h + 4.8 * tile_i,
-            "unrecorded": 6 * h + 4.1 * i + 5 * a + 6 * k,
-            "recorded": 9 * h + 11.6 * i + 9 * a + 6 * k,
-            "top_forward": 2.1 * h + 2.4 * i + a + 2.3 * k,
-            "top_backward": 23 * h + 7.2 * i + 11 * a + 3 * k,
-        }
-    else:
-        attention = 2.5 * a + 10.5 * k + 1.4 * one.block_scores
-        working = {
-            "forward": 1.2 * h + 1.7 * a + 0.6 * k + 7.2 * tile_i + 0.3 * scores,
-            "unrecorded": 3 * h + 6.1 * i + 4.8 * a + 1.4 * scores,
-            "recorded": 13 * h + 13 * i + 3.3 * a + 12.6 * k,
-            "top_forward": 0.5 * h + 3.2 * i + scores,
-            "top_backward": 19 * h + 6.6 * i + 20 * k + scores,
-        }
-    # In pieces nothing runs ahead: a tile of the last piece, or attention, beside queries, keys, values and gradients.
-    finished = 2 * a + 2 * one.own_k + 0.7 * h + 1.35 * a + (16.7 + 5 * (shape.gated - GATED)) * tile_i + 12.6 * tile_h
-    mixed = 2 * a + 2 * one.own_k + h + attention
-    working["backward"] = working["lean"] = max(finished, mixed)
+def _on_gpu(shape: Architecture, one: _Arrays, *, blocks: bool) -> LayerPeaks:
+    """`blocks`: whether attention goes by blocks of queries."""
+    h, i, a, k, own_k, tile_i = one.h, one.i, one.a, one.k, one.own_k, one.tile * one.i
+    kept = 2 * a + 2 * own_k  # queries, keys, values and gradients
+    # Grouped keys and values are spread over the queries' heads.
+    attention = 2.5 * a + 10.5 * k + 1.4 * one.block_scores if blocks else one.padded * min(8 * a + 4 * k, 10 * a)
+    backward = kept + max(0.7 * h + 1.35 * a + 14 * tile_i, h + attention)
+    # GELU saves more than SiLU, most of which is free before attention's turn comes.
+    gelu = shape.gated > GATED
+    recorded, top = (3.3 * i + 2.5 * a, 2 * i + 2 * a) if gelu else (5 * i + 8.8 * a, 3 * i + 9 * a)
     return LayerPeaks(
         attended=a,
-        shared=2 * one.own_k,
-        saved=_saved(shape, one) - one.sums,
-        **{name: round(size) for name, size in working.items()},
+        shared=2 * own_k,
+        saved=_saved(shape, one) - (a + one.sums if blocks else 0),
+        forward=round(2.3 * a + 3.6 * k + 4.6 * tile_i),
+        backward=round(backward),
+        lean=round(backward),
+        unrecorded=round(3.9 * i + 4.6 * h + 1.2 * a),
+        recorded=round(recorded),
+        top_forward=round(4.3 * h),
+        top_backward=round(top),
     )
+
+
+def _goes_by_blocks(shape: Architecture, config: TrainConfig) -> bool:
+    """Whether attention on a GPU goes by blocks: where rows are packed, pairs share a prompt, or heads are wide."""
+    packed = config.pack and config.batch_size > 1
+    return packed or config.objective in PAIR_OBJECTIVES or shape.head_dim > FUSED_HEAD_DIM

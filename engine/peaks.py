@@ -33,7 +33,7 @@ class Sizes:
     donors: tuple[int, ...]  # the layers whose keys and values later layers use
     first_trained: int
     heads: dict[bool, int]  # at work in the head, by whether layers below it are recorded
-    logits: dict[bool, int]  # the logits that it has at a time
+    ahead: dict[bool, int]  # by how much MLX ends above its limit, likewise
     adapter: int  # its parameters once
     accumulates: bool
 
@@ -45,6 +45,7 @@ class Sizes:
         adapted = min(config.last_layers or shape.layers, shape.layers)
         hidden = tokens * shape.hidden * shape.item_bytes
         heads = {kept: _head(shape, config, tokens, kept) for kept in (False, True)}
+        widest = tokens * max(widths.inner for widths in shape.widths) * shape.item_bytes
         return cls(
             shape=shape,
             hidden=hidden,
@@ -52,8 +53,10 @@ class Sizes:
             layers=tuple(layer_peaks(shape, config, length)),
             donors=_donors(shape),
             first_trained=0 if config.adapter else shape.layers - adapted,
-            heads={kept: arrays * logits + 3 * hidden for kept, (arrays, logits) in heads.items()},
-            logits={kept: logits for kept, (_, logits) in heads.items()},
+            heads={kept: work for kept, (work, _) in heads.items()},
+            # On the CPU by what one operation makes. A GPU waits for each of the head's chunks; of what comes before
+            # and after, a third of the widest array was measured.
+            ahead={kept: widest // 3 if computes_on_gpu() else logits for kept, (_, logits) in heads.items()},
             adapter=FLOAT32 * adapter_parameters(shape, config),
             accumulates=config.accumulate > 1,
         )
@@ -120,7 +123,7 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
         "kept_attention": keeps(below),
         "shared_keys_and_values": shared(below),
     }
-    head = sizes.heads[bool(kept)] + hidden
+    head = sizes.heads[bool(kept)]
     if kept:
         yield phase(
             "forward",
@@ -167,17 +170,32 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
 
 
 def _head(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> tuple[int, int]:
+    """What is at work in the head at its peak, and the logits that it has at a time, in bytes.
+
+    `kept`: whether layers below it are being recorded.
+    """
+    arrays, logits = _logits(shape, config, tokens, kept)
+    hidden = tokens * shape.hidden * shape.item_bytes
+    if not computes_on_gpu():
+        return arrays * logits + 4 * hidden, logits
+    chunk = (arrays + shape.caps_logits) * logits + round(2.25 * hidden)
+    # Without recorded layers the gradient at all positions is made before the phase ends.
+    return chunk if kept else max(chunk, 9 * hidden), logits
+
+
+def _logits(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> tuple[int, int]:
     """How many arrays as large as a chunk's logits the head has at its peak, and how large those are."""
-    chunk = min(config.head_chunk, tokens)
+    on_gpu, chunk = computes_on_gpu(), min(config.head_chunk, tokens)
     logits = FLOAT32 * chunk * shape.vocabulary
-    most = FUSED_LOGITS_GPU if computes_on_gpu() else FUSED_LOGITS_CPU
+    most = FUSED_LOGITS_GPU if on_gpu else FUSED_LOGITS_CPU
     automatic = "fused" if kept or chunk * shape.vocabulary <= most else "blocked"
     match automatic if config.head == "auto" else config.head:
         case "full":
-            return 4 if computes_on_gpu() else 3, FLOAT32 * tokens * shape.vocabulary
+            return 4 if on_gpu else 3, FLOAT32 * tokens * shape.vocabulary
         case "chunked":
             return 4, logits
         case "blocked":
-            block = min(4 * HEAD_BLOCK if computes_on_gpu() else HEAD_BLOCK, shape.vocabulary)
-            return 2, FLOAT32 * chunk * (block + shape.hidden)
-    return 4 if computes_on_gpu() else 2, logits
+            # A GPU is some blocks ahead of what it gives back.
+            block = min(4 * HEAD_BLOCK if on_gpu else HEAD_BLOCK, shape.vocabulary)
+            return 8 if on_gpu else 2, FLOAT32 * chunk * (block + shape.hidden)
+    return 4 if on_gpu else 2, logits

@@ -1,18 +1,22 @@
 """What is predicted of memory, against what MLX measures, and the suggestion made from it."""
 
+import csv
 import gc
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny_families import CONFIGS, write_family
 from tiny_models import write_llama
 
-from engine import estimate
+from bench.memory_truth import LARGER, MODELS
+from engine import estimate, machine
 from engine.adapter_size import adapter_parameters
 from engine.architecture import architecture, architecture_of
 from engine.backend import mx, on_cpu
-from engine.config import TrainConfig
+from engine.config import GB, TrainConfig
 from engine.data import Example
 from engine.memory import hold_to
 from engine.models.adapter import add_adapter
@@ -22,6 +26,7 @@ from engine.plans import TILE, Variant
 from engine.steps import Steps, plan_of
 
 from mlx.utils import tree_flatten
+from mlx_lm.utils import _get_classes
 
 PLANS = {
     "all kept": Variant(0, 6, 0, False),
@@ -87,6 +92,52 @@ def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_
     hold_to(others + chosen.limit_bytes, chosen.parts["program"])  # as a run is
     above = steps.take(3, batches).peak_bytes - others - resting
     assert chosen.peak_bytes - chosen.parts["program"] - resting == pytest.approx(above, rel=peak_apart)
+
+
+@pytest.fixture
+def an_nvidia_gpu(monkeypatch):
+    """A machine that predicts as one with an NVIDIA GPU does."""
+    known = (machine.is_nvidia, machine.computes_on_gpu)
+    monkeypatch.setattr(machine, "_is_installed", lambda distribution: True)
+    for one in known:
+        one.cache_clear()
+    yield
+    for one in known:
+        one.cache_clear()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_an_h200_took_is_predicted(model, an_nvidia_gpu, tmp_path):
+    # Measured by bench.memory_truth, without the program: a machine without a GPU keeps to it too.
+    shape = architecture(_write_headers(tmp_path, {**MODELS[model], **LARGER[model]}))
+    ratios = {}
+    with Path(__file__).with_name("h200_peaks.csv").open() as file:
+        cells = [one for one in csv.DictReader(file) if one["model"] == model]
+    assert len(cells) == 24
+    for cell in cells:
+        config = {"objective": cell["objective"], "batch_size": int(cell["rows"]), "max_length": 8192}
+        way = [int(cell[name]) for name in ("segment_size", "kept", "tile")]
+        predicted = estimate.plan(
+            shape, TrainConfig.from_mapping(config), int(cell["tokens"]), Variant(*way, cell["keep_attention"] == "1")
+        )
+        above = predicted.peak_bytes - predicted.parts.get("program", 0)
+        ratios[tuple(cell.values())] = above / float(cell["gb"]) / GB
+    assert {cell: ratio for cell, ratio in ratios.items() if abs(ratio - 1) > 0.02} == {}
+
+
+def _write_headers(folder, config):
+    """A model folder in bfloat16 without its weights, which the estimate doesn't read."""
+    model_class, arguments = _get_classes(dict(config))
+    model, headers, end = model_class(arguments.from_dict(dict(config))), {}, 0
+    for name, array in tree_flatten(model.parameters()):
+        begin, end = end, end + 2 * array.size
+        headers[name] = {"dtype": "BF16", "shape": list(array.shape), "data_offsets": [begin, end]}
+    text = json.dumps(headers).encode()
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)  # a hole, which takes no room on the disk
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 @pytest.mark.parametrize("family", CONFIGS)

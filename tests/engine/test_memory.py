@@ -1,6 +1,7 @@
 """MLX inside its budget, the watch over the footprint, and the events that tell of memory."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -25,6 +26,19 @@ def test_mlx_may_have_what_the_program_leaves(limits, budget, program, expected)
     # Setting a limit tells the one before.
     assert mx.set_memory_limit(GB) == expected
     assert mx.set_cache_limit(0) == (0 if on_cpu() else expected // 8)
+
+
+GRAPHS = "import os, engine.backend; print(os.environ['MLX_MAX_OPS_PER_BUFFER'], os.environ['MLX_MAX_MB_PER_BUFFER'])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Metal's own are small")
+@pytest.mark.parametrize(("chosen", "told"), [({}, "20 25"), ({"MLX_MAX_OPS_PER_BUFFER": "100"}, "100 25")])
+def test_cuda_is_given_small_graphs_unless_a_person_chose(chosen, told):
+    # Read by MLX when its first stream is made: what is computed in one graph stays until all of it is done.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("MLX_MAX_")}
+    command = [sys.executable, "-c", GRAPHS]
+    child = subprocess.run(command, env=others | chosen, capture_output=True, text=True, check=True)
+    assert child.stdout.split() == told.split()
 
 
 @pytest.mark.skipif(not mx.metal.is_available(), reason="only Metal wires memory")
