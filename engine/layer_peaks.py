@@ -9,7 +9,7 @@ MLX's memory holds that to what is predicted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.adapter_arrays import AdapterArrays, adapter_arrays
 from engine.architecture import FLOAT32, GATED, Architecture, Widths
@@ -102,6 +102,8 @@ def block_scores(heads: int, config: TrainConfig, length: int, queries: int) -> 
 
 def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterator[LayerPeaks]:
     """Every layer's peaks, for rows that bring `length` tokens each."""
+    if _sides_are_rows(config):
+        config, length = replace(config, batch_size=2 * config.batch_size), max(1, length // 2)
     known: dict[tuple[Widths, AdapterArrays], LayerPeaks] = {}
     blocks = _goes_by_blocks(shape, config)
     for of_layer in zip(shape.widths, adapter_arrays(shape, config, config.batch_size * length), strict=True):
@@ -192,5 +194,11 @@ def _on_gpu(shape: Architecture, one: _Arrays, *, blocks: bool) -> LayerPeaks:
 
 def _goes_by_blocks(shape: Architecture, config: TrainConfig) -> bool:
     """Whether attention on a GPU goes by blocks: where rows are packed, pairs share a prompt, or heads are wide."""
-    packed = config.pack and config.batch_size > 1
-    return packed or config.objective in PAIR_OBJECTIVES or shape.head_dim > FUSED_HEAD_DIM
+    pairs = config.objective in PAIR_OBJECTIVES
+    packed = config.pack and (config.batch_size > 1 or pairs)
+    return packed or (pairs and config.prefix_shared) or shape.head_dim > FUSED_HEAD_DIM
+
+
+def _sides_are_rows(config: TrainConfig) -> bool:
+    """Whether a pair is two rows, one for each side, where otherwise it is one."""
+    return config.objective in PAIR_OBJECTIVES and not config.pack and not config.prefix_shared

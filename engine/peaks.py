@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from engine.adapter_size import adapter_parameters
+from engine.adapter_size import adapted_layers, adapter_parameters
 from engine.architecture import FLOAT32, Architecture
 from engine.config import TrainConfig
 from engine.events import Predicted
@@ -42,7 +42,6 @@ class Sizes:
         """The sizes when every row of a batch brings `longest` tokens: of a pair both sides."""
         length = max(1, min(longest, row_limit(config)) - 1)
         tokens = config.batch_size * length
-        adapted = min(config.last_layers or shape.layers, shape.layers)
         hidden = tokens * shape.hidden * shape.item_bytes
         heads = {kept: _head(shape, config, tokens, kept) for kept in (False, True)}
         widest = tokens * max(widths.inner for widths in shape.widths) * shape.item_bytes
@@ -52,7 +51,7 @@ class Sizes:
             extras=tokens * shape.extras * shape.item_bytes,
             layers=tuple(layer_peaks(shape, config, length)),
             donors=_donors(shape),
-            first_trained=0 if config.adapter else shape.layers - adapted,
+            first_trained=shape.layers - adapted_layers(shape, config),
             heads={kept: work for kept, (work, _) in heads.items()},
             # On the CPU by what one operation makes. A GPU waits for each of the head's chunks; of what comes before
             # and after, a third of the widest array was measured.

@@ -131,7 +131,7 @@ def _unpredicted(
     """The answer where nothing can be predicted: what was measured alone, each size walked in the leanest way."""
     budget = budget_bytes(config, machine())
     chosen = [config.updated({"segment_size": size}) for size in sizes] or [config]
-    variants = [leanest(one) for one in chosen]
+    variants = [*dict.fromkeys(leanest(one) for one in chosen)]
     found = _measured(config, dict.fromkeys(variants, budget), tell, stop)
     fitting = [
         (variant, taken) for variant, taken in zip(variants, found, strict=True) if 0 < taken.footprint_bytes <= budget

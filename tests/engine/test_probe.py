@@ -132,7 +132,7 @@ def test_what_is_not_predictable_is_measured_and_trained_all_the_same(settings, 
     with pytest.raises(EngineError) as refused:
         architecture(model)
     assert refused.value.kind == "unknown"
-    answer = probe(config)
+    answer = probe(config, [1, 1])
     (entry,) = answer["plans"]
     assert entry.keys() == {"segment_size", "kind", "measured_bytes", "measured_peak_bytes", "seconds"}
     assert answer["suggested"]["segment_size"] == entry["segment_size"] == 1
