@@ -35,6 +35,7 @@ class Widths:
     queries: int
     keys: int  # or values; 0 where the layer uses those of an earlier one
     inner: int  # the MLP's; with experts, of those that a token goes through
+    routed: int = 0  # a hidden state for each of these experts
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Architecture:
     norms: int = 2  # in a layer, of hidden states
     head_norms: int = 0  # in a layer, of queries and keys
     gated: int = GATED  # arrays of the MLP's width that its backward needs
-    caps_logits: bool = False
+    caps_logits: bool = False  # by a tanh
 
     @cached_property
     def linear_numbers(self) -> int:
@@ -127,9 +128,10 @@ def _widths(layer: dict[str, Linear], claims: Claims, model: ModelFolder) -> Wid
     else:
         keys = layer["k_proj"].outputs if "k_proj" in layer else 0
     inner = layer["down_proj"].inputs if "down_proj" in layer else 0
-    if claims.experts:
-        inner += claims.expert_intermediate * int(model.text_config.get("top_k_experts") or 1)
-    return Widths(queries, keys, inner)
+    if not claims.experts:
+        return Widths(queries, keys, inner)
+    chosen = int(model.text_config.get("top_k_experts") or 1)
+    return Widths(queries, keys, inner + chosen * claims.expert_intermediate, chosen * claims.hidden)
 
 
 def _item_bytes(model: ModelFolder) -> int:

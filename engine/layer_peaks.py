@@ -56,6 +56,7 @@ class _Arrays:
     scores: int  # of a block of queries
     block: int  # a block's queries
     sums: int  # log-sum-exps
+    routed: int  # hidden states, one for each of a token's experts
     tile: float  # the share of the tokens that a tile has
     block_scores: int  # of a block of queries on a GPU
     padded: float  # times as long, for fused attention
@@ -78,6 +79,7 @@ class _Arrays:
             scores=scores,
             block=ATTENTION_BLOCK * widths.queries * item,
             sums=FLOAT32 * tokens * shape.heads,
+            routed=tokens * widths.routed * item,
             tile=min(1.0, TILE / (tokens if config.pack else length)),
             block_scores=block_scores(shape.heads, config, length, queries),
             padded=-(-length // FUSED_LENGTHS) * FUSED_LENGTHS / length if is_nvidia() else 1.0,
@@ -111,8 +113,24 @@ def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterat
             widths, adapter = of_layer
             arrays = _Arrays.of(shape, config, length, widths)
             bare = _on_gpu(shape, arrays, blocks=blocks) if computes_on_gpu() else _on_cpu(shape, arrays)
-            known[of_layer] = _adapted(bare, adapter, arrays.tile)
+            known[of_layer] = _adapted(_routed(bare, arrays.routed, arrays.tile), adapter, arrays.tile)
         yield known[of_layer]
+
+
+def _routed(bare: LayerPeaks, routed: int, tile: float) -> LayerPeaks:
+    """The layer with the copies of hidden states that go to its experts and come back; measured on the CPU."""
+    of_tile = round(tile * routed)
+    return replace(
+        bare,
+        saved=bare.saved + round(2.7 * routed),
+        forward=bare.forward + of_tile,
+        backward=bare.backward + round(4.3 * of_tile),
+        lean=bare.lean + round(4.3 * of_tile),
+        unrecorded=bare.unrecorded + routed,
+        recorded=bare.recorded + routed,
+        top_forward=bare.top_forward + routed // 4,
+        top_backward=bare.top_backward + routed // 4,
+    )
 
 
 def _adapted(bare: LayerPeaks, adapter: AdapterArrays, tile: float) -> LayerPeaks:

@@ -177,24 +177,24 @@ def _head(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> 
     hidden = tokens * shape.hidden * shape.item_bytes
     if not computes_on_gpu():
         return arrays * logits + 4 * hidden, logits
-    chunk = (arrays + shape.caps_logits) * logits + round(2.25 * hidden)
+    chunk = arrays * logits + round(2.25 * hidden)
     # Without recorded layers the gradient at all positions is made before the phase ends.
     return chunk if kept else max(chunk, 9 * hidden), logits
 
 
 def _logits(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> tuple[int, int]:
     """How many arrays as large as a chunk's logits the head has at its peak, and how large those are."""
-    on_gpu, chunk = computes_on_gpu(), min(config.head_chunk, tokens)
+    on_gpu, caps, chunk = computes_on_gpu(), int(shape.caps_logits), min(config.head_chunk, tokens)
     logits = FLOAT32 * chunk * shape.vocabulary
     most = FUSED_LOGITS_GPU if on_gpu else FUSED_LOGITS_CPU
     automatic = "fused" if kept or chunk * shape.vocabulary <= most else "blocked"
     match automatic if config.head == "auto" else config.head:
         case "full":
-            return 4 if on_gpu else 3, FLOAT32 * tokens * shape.vocabulary
+            return 4 + caps if on_gpu else 3 + 2 * caps, FLOAT32 * tokens * shape.vocabulary
         case "chunked":
-            return 4, logits
+            return 4 + caps, logits
         case "blocked":
             # A GPU is some blocks ahead of what it gives back.
             block = min(4 * HEAD_BLOCK if on_gpu else HEAD_BLOCK, shape.vocabulary)
-            return 8 if on_gpu else 2, FLOAT32 * chunk * (block + shape.hidden)
-    return 4 if on_gpu else 2, logits
+            return 8 + caps if on_gpu else 2, FLOAT32 * chunk * (block + shape.hidden)
+    return 4 + caps if on_gpu else 2, logits

@@ -91,12 +91,47 @@ def _adapter_of_the_last_layer(path):
     return path / "adapter"
 
 
+_GEMMA4 = {
+    "model_type": "gemma4_text", "hidden_size": 192, "intermediate_size": 256, "num_hidden_layers": 6,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 32, "global_head_dim": 64, "vocab_size": 3000,
+    "num_kv_shared_layers": 0, "sliding_window": 64, "sliding_window_pattern": 3, "use_double_wide_mlp": False,
+    "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 3000, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+_EXPERTS = {"enable_moe_block": True, "num_experts": 16, "top_k_experts": 6, "moe_intermediate_size": 64}
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+@pytest.mark.parametrize("plan", ["all kept", "whole", "lean pieces"])
+def test_a_token_goes_to_each_of_its_experts_as_a_copy(plan, limits, tmp_path):
+    # By the experts' widths alone it was predicted at 0.6 of what it takes.
+    folder = _write(tmp_path, _GEMMA4 | _EXPERTS)
+    _hold_to_the_prediction({}, PLANS[plan], 400, tmp_path, apart=0.3, peak_apart=0.12, folder=folder)
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+@pytest.mark.parametrize("head", ["full", "chunked"])
+def test_a_cap_on_the_logits_is_counted(head, limits, tmp_path):
+    # A whole head was predicted at 0.6 of what it takes.
+    settings = {"head": head, "head_chunk": 256}
+    folder = _write(tmp_path, _GEMMA4)
+    _hold_to_the_prediction(settings, PLANS["lean pieces"], 400, tmp_path, apart=0.3, peak_apart=0.12, folder=folder)
+
+
+def _write(path, config):
+    model_class, arguments = _get_classes(dict(config))
+    model = model_class(arguments.from_dict(dict(config)))
+    mx.save_safetensors(str(path / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
 def _wide_llama(path):
     return write_llama(path, hidden_size=192, intermediate_size=512, layers=6)
 
 
-def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_apart):
-    folder = open_folder(_wide_llama(tmp_path))
+def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_apart, folder=None):
+    folder = open_folder(folder or _wide_llama(tmp_path))
     config = TrainConfig.from_mapping({"batch_size": 1, "rank": 8, "head_chunk": 64, **settings})
     rows = config.batch_size
     gc.collect()
