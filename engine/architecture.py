@@ -59,16 +59,12 @@ class Architecture:
     head_norms: int = 0  # in a layer, of queries and keys
     gated: int = GATED  # arrays of the MLP's width that its backward needs
     caps_logits: bool = False  # by a tanh
+    is_quantized: bool = False  # some linear layers' weights are held in fewer bits than they compute with
 
     @cached_property
     def linear_numbers(self) -> int:
         """Weights in the linear layers of the decoder layers, all together."""
         return sum(one.experts * one.inputs * one.outputs for one in self.linears)
-
-    @cached_property
-    def is_quantized(self) -> bool:
-        """Whether the linear layers' weights are held in fewer bits than they compute with."""
-        return self.weight_bytes < self.linear_numbers * self.item_bytes
 
 
 def architecture(folder: Path) -> Architecture:
@@ -108,6 +104,7 @@ def architecture_of(model: ModelFolder) -> Architecture:
         # GELU by its tanh formula keeps two more than SiLU.
         gated=GATED + 2 if model.model_type.startswith("gemma") else GATED,
         caps_logits=bool(model.text_config.get("final_logit_softcapping", model.model_type.startswith("gemma4"))),
+        is_quantized=any(one.layer is not None and f"{one.path}.scales" in tensors for one in weights),
         head_norms=sum(name.endswith(("q_norm.weight", "k_norm.weight")) for name in in_a_layer),
     )
 

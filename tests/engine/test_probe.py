@@ -153,6 +153,21 @@ def test_a_batch_too_large_for_what_is_free_is_an_answer(config, tmp_path, monke
     assert correction_for(architecture(Path(config.model)), config) == NO_CORRECTION
 
 
+def test_rows_that_do_not_fill_a_batch_are_held_to_what_a_run_of_them_is(config, tmp_path, monkeypatch):
+    limits, command = [], isolated.command
+
+    def noted(*arguments):
+        limits.append(json.loads(arguments[-1])["limit_bytes"])
+        return command(*arguments)
+
+    monkeypatch.setattr(isolated, "command", noted)
+    few = len(usable_rows(config, load_tokenizer(Path(config.model))).train)
+    for rows in (few, 4 * few):
+        probe(config.updated({"batch_size": rows, "epochs": 1.0, "memory_budget_gb": 8}), [1])
+        (tmp_path / "home" / "measured.json").unlink()
+    assert limits[0] == limits[1]
+
+
 @pytest.fixture
 def measuring(settings, tmp_path):
     """A probe that has a long way to go, as a process, and the process that it measures in."""
