@@ -95,8 +95,6 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
 
     def shared(index: int, slopes: bool = False) -> int:
         """Keys and values that wait for layers above `index`, or their gradients besides."""
-        if index >= shape.layers:
-            return 0
         return sum(sizes.layers[one].shared for one in sizes.donors if one <= index) * (2 if slopes else 1)
 
     def keeps(index: int) -> int:
