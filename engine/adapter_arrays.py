@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.adapter_size import continued
+from engine.adapter_size import adapted_layers, continued
 from engine.architecture import Architecture, Linear
 from engine.config import LINEAR_LAYERS, TrainConfig
 from engine.models.adapter_folder import AdapterSettings
@@ -26,7 +26,7 @@ class AdapterArrays:
 
 def adapter_arrays(shape: Architecture, config: TrainConfig, tokens: int) -> list[AdapterArrays]:
     """Each layer's, for a batch of so many tokens. EngineError where an adapter to continue from can't be read."""
-    made = _settings(config, shape.layers)
+    made = _settings(shape, config)
     of_layer: list[list[Linear]] = [[] for _ in range(shape.layers)]
     for one in shape.linears:
         of_layer[one.layer].append(one)
@@ -75,7 +75,7 @@ def _is_adapted(one: Linear, made: AdapterSettings, layers: int) -> bool:
     return (names is None or one.name in names) and one.layer >= layers - (made.layers or layers)
 
 
-def _settings(config: TrainConfig, layers: int) -> AdapterSettings:
+def _settings(shape: Architecture, config: TrainConfig) -> AdapterSettings:
     if config.adapter:
         return replace(continued(config).settings, dropout=config.dropout)
     return AdapterSettings(
@@ -84,5 +84,5 @@ def _settings(config: TrainConfig, layers: int) -> AdapterSettings:
         config.scale,
         config.dropout,
         tuple(config.targets),
-        min(config.last_layers or layers, layers),
+        adapted_layers(shape, config),
     )

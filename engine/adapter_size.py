@@ -18,10 +18,16 @@ def adapter_parameters(shape: Architecture, config: TrainConfig) -> int:
     """
     if config.adapter:
         return sum(math.prod(tensor.shape) for tensor in continued(config).tensors.values())
-    first = shape.layers - min(config.last_layers or shape.layers, shape.layers)
+    first = shape.layers - adapted_layers(shape, config)
     adapted = [one for one in shape.linears if one.name in config.targets and one.layer >= first]
     numbers = sum(one.experts * config.rank * (one.inputs + one.outputs) for one in adapted)
     return numbers + (sum(one.outputs for one in adapted) if config.adapter_kind == "dora" else 0)
+
+
+def adapted_layers(shape: Architecture, config: TrainConfig) -> int:
+    """How many decoder layers have an adapter, counted from the last. Errors as above."""
+    chosen = continued(config).settings.layers if config.adapter else config.last_layers
+    return min(chosen or shape.layers, shape.layers)
 
 
 def continued(config: TrainConfig) -> AdapterFolder:

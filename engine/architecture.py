@@ -35,6 +35,7 @@ class Widths:
     queries: int
     keys: int  # or values; 0 where the layer uses those of an earlier one
     inner: int  # the MLP's; with experts, of those that a token goes through
+    routed: int = 0  # a hidden state for each of these experts
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,13 @@ class Architecture:
     norms: int = 2  # in a layer, of hidden states
     head_norms: int = 0  # in a layer, of queries and keys
     gated: int = GATED  # arrays of the MLP's width that its backward needs
-    caps_logits: bool = False
+    caps_logits: bool = False  # by a tanh
+    is_quantized: bool = False  # some linear layers' weights are held in fewer bits than they compute with
 
     @cached_property
     def linear_numbers(self) -> int:
         """Weights in the linear layers of the decoder layers, all together."""
         return sum(one.experts * one.inputs * one.outputs for one in self.linears)
-
-    @cached_property
-    def is_quantized(self) -> bool:
-        """Whether the linear layers' weights are held in fewer bits than they compute with."""
-        return self.weight_bytes < self.linear_numbers * self.item_bytes
 
 
 def architecture(folder: Path) -> Architecture:
@@ -107,6 +104,7 @@ def architecture_of(model: ModelFolder) -> Architecture:
         # GELU by its tanh formula keeps two more than SiLU.
         gated=GATED + 2 if model.model_type.startswith("gemma") else GATED,
         caps_logits=bool(model.text_config.get("final_logit_softcapping", model.model_type.startswith("gemma4"))),
+        is_quantized=any(one.layer is not None and f"{one.path}.scales" in tensors for one in weights),
         head_norms=sum(name.endswith(("q_norm.weight", "k_norm.weight")) for name in in_a_layer),
     )
 
@@ -127,9 +125,10 @@ def _widths(layer: dict[str, Linear], claims: Claims, model: ModelFolder) -> Wid
     else:
         keys = layer["k_proj"].outputs if "k_proj" in layer else 0
     inner = layer["down_proj"].inputs if "down_proj" in layer else 0
-    if claims.experts:
-        inner += claims.expert_intermediate * int(model.text_config.get("top_k_experts") or 1)
-    return Widths(queries, keys, inner)
+    if not claims.experts:
+        return Widths(queries, keys, inner)
+    chosen = int(model.text_config.get("top_k_experts") or 1)
+    return Widths(queries, keys, inner + chosen * claims.expert_intermediate, chosen * claims.hidden)
 
 
 def _item_bytes(model: ModelFolder) -> int:

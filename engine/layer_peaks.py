@@ -9,7 +9,7 @@ MLX's memory holds that to what is predicted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.adapter_arrays import AdapterArrays, adapter_arrays
 from engine.architecture import FLOAT32, GATED, Architecture, Widths
@@ -56,6 +56,7 @@ class _Arrays:
     scores: int  # of a block of queries
     block: int  # a block's queries
     sums: int  # log-sum-exps
+    routed: int  # hidden states, one for each of a token's experts
     tile: float  # the share of the tokens that a tile has
     block_scores: int  # of a block of queries on a GPU
     padded: float  # times as long, for fused attention
@@ -78,6 +79,7 @@ class _Arrays:
             scores=scores,
             block=ATTENTION_BLOCK * widths.queries * item,
             sums=FLOAT32 * tokens * shape.heads,
+            routed=tokens * widths.routed * item,
             tile=min(1.0, TILE / (tokens if config.pack else length)),
             block_scores=block_scores(shape.heads, config, length, queries),
             padded=-(-length // FUSED_LENGTHS) * FUSED_LENGTHS / length if is_nvidia() else 1.0,
@@ -102,6 +104,8 @@ def block_scores(heads: int, config: TrainConfig, length: int, queries: int) -> 
 
 def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterator[LayerPeaks]:
     """Every layer's peaks, for rows that bring `length` tokens each."""
+    if _sides_are_rows(config):
+        config, length = replace(config, batch_size=2 * config.batch_size), max(1, length // 2)
     known: dict[tuple[Widths, AdapterArrays], LayerPeaks] = {}
     blocks = _goes_by_blocks(shape, config)
     for of_layer in zip(shape.widths, adapter_arrays(shape, config, config.batch_size * length), strict=True):
@@ -109,8 +113,24 @@ def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterat
             widths, adapter = of_layer
             arrays = _Arrays.of(shape, config, length, widths)
             bare = _on_gpu(shape, arrays, blocks=blocks) if computes_on_gpu() else _on_cpu(shape, arrays)
-            known[of_layer] = _adapted(bare, adapter, arrays.tile)
+            known[of_layer] = _adapted(_routed(bare, arrays.routed, arrays.tile), adapter, arrays.tile)
         yield known[of_layer]
+
+
+def _routed(bare: LayerPeaks, routed: int, tile: float) -> LayerPeaks:
+    """The layer with the copies of hidden states that go to its experts and come back; measured on the CPU."""
+    of_tile = round(tile * routed)
+    return replace(
+        bare,
+        saved=bare.saved + round(2.7 * routed),
+        forward=bare.forward + of_tile,
+        backward=bare.backward + round(4.3 * of_tile),
+        lean=bare.lean + round(4.3 * of_tile),
+        unrecorded=bare.unrecorded + routed,
+        recorded=bare.recorded + routed,
+        top_forward=bare.top_forward + routed // 4,
+        top_backward=bare.top_backward + routed // 4,
+    )
 
 
 def _adapted(bare: LayerPeaks, adapter: AdapterArrays, tile: float) -> LayerPeaks:
@@ -192,5 +212,11 @@ def _on_gpu(shape: Architecture, one: _Arrays, *, blocks: bool) -> LayerPeaks:
 
 def _goes_by_blocks(shape: Architecture, config: TrainConfig) -> bool:
     """Whether attention on a GPU goes by blocks: where rows are packed, pairs share a prompt, or heads are wide."""
-    packed = config.pack and config.batch_size > 1
-    return packed or config.objective in PAIR_OBJECTIVES or shape.head_dim > FUSED_HEAD_DIM
+    pairs = config.objective in PAIR_OBJECTIVES
+    packed = config.pack and (config.batch_size > 1 or pairs)
+    return packed or (pairs and config.prefix_shared) or shape.head_dim > FUSED_HEAD_DIM
+
+
+def _sides_are_rows(config: TrainConfig) -> bool:
+    """Whether a pair is two rows, one for each side, where otherwise it is one."""
+    return config.objective in PAIR_OBJECTIVES and not config.pack and not config.prefix_shared

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from engine.adapter_size import adapter_parameters
+from engine.adapter_size import adapted_layers, adapter_parameters
 from engine.architecture import FLOAT32, Architecture
 from engine.config import TrainConfig
 from engine.events import Predicted
@@ -42,7 +42,6 @@ class Sizes:
         """The sizes when every row of a batch brings `longest` tokens: of a pair both sides."""
         length = max(1, min(longest, row_limit(config)) - 1)
         tokens = config.batch_size * length
-        adapted = min(config.last_layers or shape.layers, shape.layers)
         hidden = tokens * shape.hidden * shape.item_bytes
         heads = {kept: _head(shape, config, tokens, kept) for kept in (False, True)}
         widest = tokens * max(widths.inner for widths in shape.widths) * shape.item_bytes
@@ -52,7 +51,7 @@ class Sizes:
             extras=tokens * shape.extras * shape.item_bytes,
             layers=tuple(layer_peaks(shape, config, length)),
             donors=_donors(shape),
-            first_trained=0 if config.adapter else shape.layers - adapted,
+            first_trained=shape.layers - adapted_layers(shape, config),
             heads={kept: work for kept, (work, _) in heads.items()},
             # On the CPU by what one operation makes. A GPU waits for each of the head's chunks; of what comes before
             # and after, a third of the widest array was measured.
@@ -96,8 +95,6 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
 
     def shared(index: int, slopes: bool = False) -> int:
         """Keys and values that wait for layers above `index`, or their gradients besides."""
-        if index >= shape.layers:
-            return 0
         return sum(sizes.layers[one].shared for one in sizes.donors if one <= index) * (2 if slopes else 1)
 
     def keeps(index: int) -> int:
@@ -178,24 +175,24 @@ def _head(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> 
     hidden = tokens * shape.hidden * shape.item_bytes
     if not computes_on_gpu():
         return arrays * logits + 4 * hidden, logits
-    chunk = (arrays + shape.caps_logits) * logits + round(2.25 * hidden)
+    chunk = arrays * logits + round(2.25 * hidden)
     # Without recorded layers the gradient at all positions is made before the phase ends.
     return chunk if kept else max(chunk, 9 * hidden), logits
 
 
 def _logits(shape: Architecture, config: TrainConfig, tokens: int, kept: bool) -> tuple[int, int]:
     """How many arrays as large as a chunk's logits the head has at its peak, and how large those are."""
-    on_gpu, chunk = computes_on_gpu(), min(config.head_chunk, tokens)
+    on_gpu, caps, chunk = computes_on_gpu(), int(shape.caps_logits), min(config.head_chunk, tokens)
     logits = FLOAT32 * chunk * shape.vocabulary
     most = FUSED_LOGITS_GPU if on_gpu else FUSED_LOGITS_CPU
     automatic = "fused" if kept or chunk * shape.vocabulary <= most else "blocked"
     match automatic if config.head == "auto" else config.head:
         case "full":
-            return 4 if on_gpu else 3, FLOAT32 * tokens * shape.vocabulary
+            return 4 + caps if on_gpu else 3 + 2 * caps, FLOAT32 * tokens * shape.vocabulary
         case "chunked":
-            return 4, logits
+            return 4 + caps, logits
         case "blocked":
             # A GPU is some blocks ahead of what it gives back.
             block = min(4 * HEAD_BLOCK if on_gpu else HEAD_BLOCK, shape.vocabulary)
-            return 8 if on_gpu else 2, FLOAT32 * chunk * (block + shape.hidden)
-    return 4 if on_gpu else 2, logits
+            return 8 + caps if on_gpu else 2, FLOAT32 * chunk * (block + shape.hidden)
+    return 4 + caps if on_gpu else 2, logits

@@ -45,11 +45,11 @@ def segment_sizes(shape: Architecture, config: TrainConfig) -> list[int]:
 
 def variants(shape: Architecture, config: TrainConfig, size: int) -> Iterator[Variant]:
     """The ways to walk segments of `size` layers."""
-    if not size:
-        yield Variant(0, shape.layers, 0, False)
-        return
     # A head that computes as it goes can't be part of a recorded graph.
     records = config.head != "blocked"
+    if not size:
+        yield Variant(0, shape.layers if records else 0, 0, False)
+        return
     last = shape.layers - (math.ceil(shape.layers / size) - 1) * size
     yield Variant(size, last if records else 0, 0, False)
     for kept in sorted({shape.layers * quarter // 4 for quarter in range(4)}) if records else [0]:

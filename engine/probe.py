@@ -17,7 +17,7 @@ from engine.architecture import Architecture, architecture_of
 from engine.calibration import Correction, Measured, correction_for, keep
 from engine.config import GB, TrainConfig
 from engine.data import load_tokenizer
-from engine.data.largest import largest_rows, tokens_a_row
+from engine.data.largest import largest_rows, rows_at_once, tokens_a_row
 from engine.data.rows import Rows, usable_rows
 from engine.errors import EngineError
 from engine.events import Stage
@@ -80,7 +80,8 @@ def probe(
             raise
         return _unpredicted(config, rows, sizes, tell, stop, error)
     longest, before = rows.largest(config), correction_for(shape, config)
-    limits = _limits(shape, config, longest, sizes, before)
+    at_once = replace(config, batch_size=rows_at_once(config, len(rows.train)))
+    limits = _limits(shape, at_once, longest, sizes, before)
     found = _measured(config, limits, tell, stop)
     return _answer(config, folder, shape, rows, dict(zip(limits, found, strict=True)))
 
@@ -131,7 +132,7 @@ def _unpredicted(
     """The answer where nothing can be predicted: what was measured alone, each size walked in the leanest way."""
     budget = budget_bytes(config, machine())
     chosen = [config.updated({"segment_size": size}) for size in sizes] or [config]
-    variants = [leanest(one) for one in chosen]
+    variants = [*dict.fromkeys(leanest(one) for one in chosen)]
     found = _measured(config, dict.fromkeys(variants, budget), tell, stop)
     fitting = [
         (variant, taken) for variant, taken in zip(variants, found, strict=True) if 0 < taken.footprint_bytes <= budget

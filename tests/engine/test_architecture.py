@@ -64,8 +64,24 @@ def test_weights_are_counted_as_they_will_be_held(family, bits, tmp_path):
     config = CONFIGS[family].get("text_config", CONFIGS[family])
     assert (shape.layers, shape.hidden) == (config["num_hidden_layers"], config["hidden_size"])
     assert shape.vocabulary == CONFIGS[family]["vocab_size"]
+    assert shape.is_quantized == bool(bits)
     widest = max(one.inputs for one in shape.linears if one.name == "down_proj" and one.experts == 1)
     assert shape.intermediate == widest
+
+
+def test_a_large_vocabulary_does_not_hide_that_the_layers_are_packed(tmp_path):
+    # The embedding alone takes more bytes than the layers would unpacked.
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "layers": 1}
+    folder = write_llama(tmp_path, **sizes, vocab_size=20_000)
+
+    def pack(arrays):
+        for name in [name for name in arrays if arrays[name].ndim == 2]:
+            packed = mx.quantize(mx.array(arrays[name]), group_size=32, bits=8)
+            for part, array in zip(("weight", "scales", "biases"), packed, strict=True):
+                arrays[name.replace("weight", part)] = np.array(array)
+
+    assert not architecture(folder).is_quantized
+    assert architecture(change(change_weights(folder, pack), quantization={"bits": 8, "group_size": 32})).is_quantized
 
 
 @pytest.mark.parametrize(("mode", "bits", "group_size"), [("affine", 3, 32), ("mxfp4", 4, 32), ("nvfp4", 4, 16)])

@@ -16,13 +16,13 @@ from engine import estimate, machine
 from engine.adapter_size import adapter_parameters
 from engine.architecture import architecture, architecture_of
 from engine.backend import mx, on_cpu
-from engine.config import GB, TrainConfig
-from engine.data import Example
+from engine.config import GB, PAIR_OBJECTIVES, TrainConfig
+from engine.data.tokenize import Example, Pair
 from engine.memory import hold_to
-from engine.models.adapter import add_adapter
+from engine.models.adapter import add_adapter, save_adapter
 from engine.models.folder import open_folder
 from engine.models.load import load_stack
-from engine.plans import TILE, Variant
+from engine.plans import TILE, Variant, variants
 from engine.steps import Steps, plan_of
 
 from mlx.utils import tree_flatten
@@ -63,8 +63,84 @@ def test_every_setting_of_the_adapter_is_in_the_prediction(settings, plan, limit
     _hold_to_the_prediction(SETTINGS[settings], PLANS[plan], 700, tmp_path, apart=0.3, peak_apart=0.1)
 
 
-def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_apart):
-    folder = open_folder(write_llama(tmp_path, hidden_size=192, intermediate_size=512, layers=6))
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+def test_both_sides_of_pairs_that_lie_apart_are_predicted_as_rows_of_their_own(limits, tmp_path):
+    # As one row of twice the length a pair has twice as many tiles: pieces were predicted at 0.7 of what they take.
+    pairs = {"objective": "orpo", "pack": False, "prefix_shared": False}
+    _hold_to_the_prediction(pairs, PLANS["lean pieces"], 450, tmp_path, apart=0.2, peak_apart=0.1)
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+def test_the_whole_model_is_recorded_again_below_a_head_that_computes_as_it_goes(limits, tmp_path):
+    (variant,) = variants(architecture(write_llama(tmp_path)), TrainConfig(head="blocked"), 0)
+    _hold_to_the_prediction({"head": "blocked"}, variant, 400, tmp_path, apart=0.25, peak_apart=0.1)
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+def test_an_adapter_to_go_on_with_goes_backward_as_far_as_it_reaches(limits, tmp_path):
+    made = {"adapter": str(_adapter_of_the_last_layer(tmp_path))}
+    _hold_to_the_prediction(made, PLANS["pieces"], 400, tmp_path, apart=0.25, peak_apart=0.1)
+
+
+def _adapter_of_the_last_layer(path):
+    config = TrainConfig(last_layers=1)
+    model = load_stack(open_folder(_wide_llama(path))).model
+    add_adapter(model, config)
+    (path / "adapter").mkdir()
+    save_adapter(model, config, str(path), path / "adapter")
+    return path / "adapter"
+
+
+_GEMMA4 = {
+    "model_type": "gemma4_text", "hidden_size": 192, "intermediate_size": 256, "num_hidden_layers": 6,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 32, "global_head_dim": 64, "vocab_size": 3000,
+    "num_kv_shared_layers": 0, "sliding_window": 64, "sliding_window_pattern": 3, "use_double_wide_mlp": False,
+    "hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 3000, "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+_EXPERTS = {"enable_moe_block": True, "num_experts": 16, "top_k_experts": 6, "moe_intermediate_size": 64}
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+@pytest.mark.parametrize("plan", ["all kept", "whole", "lean pieces"])
+def test_a_token_goes_to_each_of_its_experts_as_a_copy(plan, limits, tmp_path):
+    # By the experts' widths alone it was predicted at 0.6 of what it takes.
+    folder = _write(tmp_path, _GEMMA4 | _EXPERTS)
+    _hold_to_the_prediction({}, PLANS[plan], 400, tmp_path, apart=0.3, peak_apart=0.12, folder=folder)
+
+
+def test_keys_and_values_that_layers_share_wait_in_the_head_too(tmp_path):
+    # Without them a head over few logits was predicted at 0.6 of what it takes.
+    shape = architecture(_write(tmp_path, _GEMMA4 | {"num_kv_shared_layers": 3, "num_key_value_heads": 6}))
+    plan = estimate.plan(shape, TrainConfig(), 700, PLANS["lean pieces"])
+    phases = {(one.name, one.segment): one.parts for one in plan.phases}
+    waiting = "shared keys and values"
+    assert phases["head", 2][waiting] == phases["forward", 1][waiting] > 0
+
+
+@pytest.mark.skipif(not on_cpu(), reason="how far a GPU runs ahead depends on its pace")
+@pytest.mark.parametrize("head", ["full", "chunked"])
+def test_a_cap_on_the_logits_is_counted(head, limits, tmp_path):
+    # A whole head was predicted at 0.6 of what it takes.
+    settings = {"head": head, "head_chunk": 256}
+    folder = _write(tmp_path, _GEMMA4)
+    _hold_to_the_prediction(settings, PLANS["lean pieces"], 400, tmp_path, apart=0.3, peak_apart=0.12, folder=folder)
+
+
+def _write(path, config):
+    model_class, arguments = _get_classes(dict(config))
+    model = model_class(arguments.from_dict(dict(config)))
+    mx.save_safetensors(str(path / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def _wide_llama(path):
+    return write_llama(path, hidden_size=192, intermediate_size=512, layers=6)
+
+
+def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_apart, folder=None):
+    folder = open_folder(folder or _wide_llama(tmp_path))
     config = TrainConfig.from_mapping({"batch_size": 1, "rank": 8, "head_chunk": 64, **settings})
     rows = config.batch_size
     gc.collect()
@@ -73,10 +149,13 @@ def _hold_to_the_prediction(settings, variant, length, tmp_path, *, apart, peak_
     add_adapter(stack.model, config)
     mx.eval(stack.model.parameters())
     ids = np.random.default_rng(0).integers(3, 250, length).astype(np.int32)
-    chosen = estimate.plan(architecture_of(folder), config, length, variant)
+    row = Example(1, ids, np.arange(length) > 0, 0)
+    item = Pair(1, row, row) if config.objective in PAIR_OBJECTIVES else row
+    longest = item.tokens if config.prefix_shared else item.tokens_apart
+    chosen = estimate.plan(architecture_of(folder), config, longest, variant)
     mx.set_memory_limit(0)  # nothing runs ahead
     steps = Steps(config, stack, plan_of(config, chosen.variant), 2)
-    batches = steps.batches([Example(1, ids, np.arange(length) > 0, 0)] * rows)
+    batches = steps.batches([item] * rows)
     measured = [steps.take(number, batches) for number in (1, 2)][-1]  # the moments are there from the second on
     resting = mx.get_active_memory() - others
     rests = {"program", "weights", "adapter"}

@@ -132,7 +132,7 @@ def test_what_is_not_predictable_is_measured_and_trained_all_the_same(settings, 
     with pytest.raises(EngineError) as refused:
         architecture(model)
     assert refused.value.kind == "unknown"
-    answer = probe(config)
+    answer = probe(config, [1, 1])
     (entry,) = answer["plans"]
     assert entry.keys() == {"segment_size", "kind", "measured_bytes", "measured_peak_bytes", "seconds"}
     assert answer["suggested"]["segment_size"] == entry["segment_size"] == 1
@@ -151,6 +151,21 @@ def test_a_batch_too_large_for_what_is_free_is_an_answer(config, tmp_path, monke
     assert entry["predicted_bytes"] > 0
     assert "measured_bytes" not in entry
     assert correction_for(architecture(Path(config.model)), config) == NO_CORRECTION
+
+
+def test_rows_that_do_not_fill_a_batch_are_held_to_what_a_run_of_them_is(config, tmp_path, monkeypatch):
+    limits, command = [], isolated.command
+
+    def noted(*arguments):
+        limits.append(json.loads(arguments[-1])["limit_bytes"])
+        return command(*arguments)
+
+    monkeypatch.setattr(isolated, "command", noted)
+    few = len(usable_rows(config, load_tokenizer(Path(config.model))).train)
+    for rows in (few, 4 * few):
+        probe(config.updated({"batch_size": rows, "epochs": 1.0, "memory_budget_gb": 8}), [1])
+        (tmp_path / "home" / "measured.json").unlink()
+    assert limits[0] == limits[1]
 
 
 @pytest.fixture
