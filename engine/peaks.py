@@ -81,7 +81,12 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
     # On a GPU the adapter computes in the model's own dtype, in a copy.
     copies = sizes.adapter * shape.item_bytes // FLOAT32 if shape.item_bytes < FLOAT32 else 0
     waiting = sizes.adapter if sizes.accumulates else 0
-    top = sum(layer.saved for layer in sizes.layers[below:])
+
+    def saved(layers: range) -> int:
+        """Of layers that are recorded; of those below the lowest trained one nothing is."""
+        return sum(layer.saved for layer in sizes.layers[max(layers.start, sizes.first_trained) : layers.stop])
+
+    top = saved(range(below, shape.layers))
     fixed = {
         "program": PROGRAM_BYTES,
         "weights": shape.weight_bytes,
@@ -160,7 +165,7 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
             boundaries=(starts[number + 1] + inside + 1) * hidden,
             kept_attention=keeps(segment.stop - 1),
             shared_keys_and_values=shared(segment.stop - 1, slopes=True),
-            segment=0 if variant.tile else sum(layer.saved for layer in at_work),
+            segment=0 if variant.tile else saved(segment),
             working=copies + working,
         )
     yield Predicted("update", 0, {**fixed, "gradients": waiting + 2 * sizes.adapter})

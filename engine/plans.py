@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from engine.adapter_size import adapted_layers
 from engine.architecture import Architecture
 from engine.config import PAIR_OBJECTIVES, TrainConfig
 from engine.machine import computes_on_gpu
@@ -52,7 +53,8 @@ def variants(shape: Architecture, config: TrainConfig, size: int) -> Iterator[Va
         return
     last = shape.layers - (math.ceil(shape.layers / size) - 1) * size
     yield Variant(size, last if records else 0, 0, False)
-    for kept in sorted({shape.layers * quarter // 4 for quarter in range(4)}) if records else [0]:
+    trained = adapted_layers(shape, config)
+    for kept in sorted({trained * quarter // 4 for quarter in range(5)} - {shape.layers}) if records else [0]:
         yield Variant(size, kept, TILE, True)
     yield Variant(size, 0, TILE, False)
 
@@ -76,12 +78,14 @@ def cost(shape: Architecture, config: TrainConfig, longest: int, variant: Varian
     # Recorded attention: MLX's exponentials on the CPU cost as much as some two thousand multiplications.
     slow = 1.0 if computes_on_gpu() else 1 + 2000 / shape.head_dim / 8
     mix, slow_mix = attention / linear, slow * attention / linear
-    top = variant.kept * (2 + 3.5 * slow_mix)
-    below = shape.layers - variant.kept
+    trained = adapted_layers(shape, config)
+    top = min(variant.kept, trained)
+    below = trained - top
+    others = (shape.layers - trained) * (1 + slow_mix) + top * (2 + 3.5 * slow_mix)
     inside = max(1, min(variant.segment_size, below))
     again = (inside - 1) / inside
     if not variant.tile:
-        return top + below * (3 + 4.5 * slow_mix)
+        return others + below * (3 + 4.5 * slow_mix)
     if variant.keep_attention:
-        return top + below * (2.85 + 0.8 * again + 3.5 * mix)
-    return top + below * (2.85 + again * (1 + mix) + 4.5 * mix)
+        return others + below * (2.85 + 0.8 * again + 3.5 * mix)
+    return others + below * (2.85 + again * (1 + mix) + 4.5 * mix)

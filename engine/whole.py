@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from engine.backend import compute_now, mx
 from engine.walk import KeysValues, Walk
@@ -33,10 +34,10 @@ class WholeSegments:
             return [output, *(array for index in made for array in shared[index])]
 
         slopes = [slope, *(array for index in made for array in walk.donor_slopes.pop(index))]
-        _, below = mx.vjp(segment, [start, *record.inputs], slopes)
+        found = record.gradients(segment, start, slopes)
         for index in layers:
             walk.donors.pop(index, None)
-        return record.file(below)
+        return record.file(found, slope)
 
     def top(
         self, layers: range, start: mx.array, head: Callable[[mx.array], mx.array], settle: Callable[[mx.array], None]
@@ -50,15 +51,15 @@ class WholeSegments:
         record = _Record(self._walk, layers)
         output = start
 
-        def surrogate(hidden: mx.array, *arrays: mx.array) -> mx.array:
+        def surrogate(hidden: mx.array, *arrays: mx.array) -> list[mx.array]:
             """A number whose gradient at the last hidden state is the head's; it is never computed itself."""
             nonlocal output
             output, _ = record.run(hidden, arrays)
-            return (output * mx.stop_gradient(head(mx.stop_gradient(output)))).sum()
+            return [(output * mx.stop_gradient(head(mx.stop_gradient(output)))).sum()]
 
-        _, below = mx.vjp(surrogate, [start, *record.inputs], [mx.array(1.0, start.dtype)])
+        found = record.gradients(surrogate, start, [mx.array(1.0, start.dtype)])
         settle(output)
-        return record.file(below)
+        return record.file(found, start)
 
 
 class _Record:
@@ -66,6 +67,7 @@ class _Record:
 
     def __init__(self, walk: Walk, layers: range) -> None:
         self._walk, self._layers = walk, layers
+        self._is_lowest = layers.start <= walk.first_trained
         self._used = sorted({walk.stack.donor(index) for index in layers} - set(layers))
         self._parameters = walk.parameters(layers)
         self.inputs = [array for index in self._used for array in walk.donors[index]]
@@ -77,11 +79,21 @@ class _Record:
         with self._walk.replaced(self._parameters, arrays[2 * len(self._used) :]):
             return self._walk.run(self._layers, hidden, shared), shared
 
-    def file(self, slopes: Sequence[mx.array]) -> mx.array:
-        """Evaluates the gradients at the segment's input and `inputs` and files all but the first."""
-        below, *rest = slopes
-        # Nothing is trained below the lowest trained layer: that gradient stays unevaluated.
-        compute_now(*rest, *([below] if self._layers.start > self._walk.first_trained else []))
+    def gradients(
+        self, function: Callable[..., list[mx.array]], start: mx.array, slopes: list[mx.array]
+    ) -> list[mx.array]:
+        """The gradients of `function` at its input, where something below is trained, and at `inputs`; not evaluated.
+
+        Without the first, layers below the lowest trained one keep nothing for a backward that never comes.
+        """
+        if self._is_lowest:
+            return mx.vjp(partial(function, start), self.inputs, slopes)[1]
+        return mx.vjp(function, [start, *self.inputs], slopes)[1]
+
+    def file(self, found: list[mx.array], otherwise: mx.array) -> mx.array:
+        """Evaluates and files `found`; returns the one at the segment's input, or `otherwise` where there is none."""
+        compute_now(*found)
+        below, rest = (otherwise, found) if self._is_lowest else (found[0], found[1:])
         for n, index in enumerate(self._used):
             self._walk.send_back(index, (rest[2 * n], rest[2 * n + 1]))
         self._walk.file(self._parameters, rest[2 * len(self._used) :])
