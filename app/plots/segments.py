@@ -62,7 +62,9 @@ class SegmentChart(Chart):
             bars.setOpts(x=places, height=[peaks[index] / GB for index in places], width=_WIDTH)
         worst = max(range(len(phases)), key=lambda index: peaks[index])
         self.value.setText(words.memory(peaks[worst]))
-        self.note.setText(f"peak in {phase_name(phases[worst])} of the last step")
+        place = f"peak in {phase_name(phases[worst])} of the last step"
+        self.value.setAccessibleName(f"{self.title}: {words.memory(peaks[worst])}, {place}")
+        self.note.setText(place)
         present = {phase.name for phase in phases}
         entries = [(name, name, "square") for name in _PHASES if name in present]
         entries += [("predicted", "text", "line")] * any(predicted)

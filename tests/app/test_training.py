@@ -153,6 +153,7 @@ def test_segments_stand_in_step_order_and_name_the_worst(trained):
     assert rows[7][2:] == pytest.approx((1.3 + 0.2, 0.2 + 0.5 + 1.0), abs=1e-8)
     assert "backward 6" in chart.note.text()
     assert chart.value.text() == "1.5 GB"
+    assert chart.value.accessibleName() == "Memory by segment: 1.5 GB, peak in backward 6 of the last step"
     assert chart.describe(99) is None
 
 
