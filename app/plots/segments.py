@@ -19,6 +19,8 @@ from engine.events import Phase
 
 _WIDTH = 0.72
 _LABELS = 24
+# The head's name takes this part of the axis to either side of its bar.
+_WORD = 15
 # A name on top of a bar would run into a budget that is less than this share of the bar above it.
 _NEAR = 0.2
 
@@ -115,10 +117,13 @@ class SegmentChart(Chart):
 
     def _name_bars(self, phases: list[Phase]) -> None:
         every = max(1, -(-len(phases) // _LABELS))
+        # The word needs the room of so many bars to either side.
+        room = len(phases) // _WORD
+        heads = [index for index, phase in enumerate(phases) if phase.name == "head"]
         ticks = [
-            (index, _PHASES[phase.name] if phase.name == "head" else str(phase.segment + 1))
+            (index, _PHASES[phase.name] if index in heads else str(phase.segment + 1))
             for index, phase in enumerate(phases)
-            if phase.name == "head" or phase.segment % every == 0
+            if index in heads or (phase.segment % every == 0 and all(abs(index - head) > room for head in heads))
         ]
         self.plot.getAxis("bottom").setTicks([ticks])
 
