@@ -45,8 +45,8 @@ class Measuring(QWidget):
             return "Stopping…"
         if probing.busy:
             return f"{probing.stage.message}…" if probing.stage else "Getting ready to measure…"
-        if probing.failure:
-            return f"\N{BLACK UP-POINTING TRIANGLE} {probing.failure.message} {probing.failure.hint}".rstrip()
+        if failure := probing.failure_of(config):
+            return f"\N{BLACK UP-POINTING TRIANGLE} {failure.message} {failure.hint}".rstrip()
         if probing.outdated(config):
             return "Measured for other settings. Measure again to see what these take."
         answers = probing.answers(config)

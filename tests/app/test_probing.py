@@ -119,6 +119,11 @@ def test_a_failure_is_said_with_its_cure_and_measuring_goes_on(measured_window, 
     measure(window)
     assert "The rows can't be measured. Choose other data." in memory.measuring.text.text()
     assert memory.measure.isEnabled()
+    before = window.session.config.batch_size
+    window.session.change(batch_size=before + 1)  # of which nothing is known
+    assert memory.measuring.isHidden()
+    window.session.change(batch_size=before)
+    assert "can't be measured" in memory.measuring.text.text()
 
 
 def test_measure_says_why_it_is_off(window, data, ready, qtbot):
