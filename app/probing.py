@@ -61,6 +61,10 @@ class Probing(Job):
         """What was measured, if it was for the settings in `config`."""
         return self._answers if _about(config) == self._about else []
 
+    def failure_of(self, config: TrainConfig) -> Failed | None:
+        """How measuring failed, if it was with the settings in `config`."""
+        return self.failure if _about(config) == self._about else None
+
     def outdated(self, config: TrainConfig) -> bool:
         """Whether there is an answer, but for other settings."""
         return bool(self._answers) and not self.answers(config)

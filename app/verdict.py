@@ -30,9 +30,12 @@ def memory_standing(config: TrainConfig, outlook: Outlook, probing: Probing) -> 
         return Standing(State.TOO_BIG, "Measured, it takes more than there is: choose another Segment size.")
     if outlook.suggestion and outlook.suggestion.segment_size is not None:
         return Standing(State.TOO_BIG, "More than the budget: set Segment size to Auto, which fits.")
-    least = words.memory_beyond(min(one.peak_bytes for one in outlook.plans), budget)
-    setting = SETTINGS["batch_size" if config.batch_size > 1 else "max_length"].label
-    return Standing(State.TOO_BIG, f"Needs {least} or more: raise the budget, or lower {setting}.")
+    least = min(one.peak_bytes for one in outlook.plans)
+    cures = ["raise the budget"] if least <= outlook.machine.total_bytes else []
+    # The first that is known to be enough by itself.
+    cures += [f"change {SETTINGS[one.setting].label}" for one in outlook.remedies if one.fits][:1]
+    cure = ", or ".join(cures or ["take a smaller model"])
+    return Standing(State.TOO_BIG, f"Needs {words.memory_beyond(least, budget)} or more: {cure}.")
 
 
 def _measured_standing(config: TrainConfig, outlook: Outlook, probing: Probing) -> Standing:

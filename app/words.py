@@ -16,6 +16,11 @@ def memory(size: float) -> str:
     return f"{size / 1024**2:.0f} MB"
 
 
+def memory_closely(size: float) -> str:
+    """Bytes like `memory`, with the figure more that tells two sizes apart that are a few percent off each other."""
+    return f"{size / GB:.2f} GB" if 0.1 * GB <= size < 10 * GB else memory(size)
+
+
 def memory_beyond(size: float, limit: float) -> str:
     """Bytes like `memory`, with the figures that show where they are more than `limit`: "0.62 GB" beyond 0.6 GB."""
     if size <= limit or memory(size) != memory(limit):

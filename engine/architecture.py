@@ -99,7 +99,7 @@ def architecture_of(model: ModelFolder) -> Architecture:
         extras=layers * claims.per_layer_input,
         donors=2 if shared else 0,  # the last layer of each kind of attention
         linears=linears,
-        widths=tuple(_widths(layer, claims, model) for layer in _by_layer(linears, layers)),
+        widths=tuple(_widths(layer, claims) for layer in _by_layer(linears, layers)),
         norms=sum(name.endswith("norm.weight") and "self_attn" not in name for name in in_a_layer),
         # GELU by its tanh formula keeps two more than SiLU.
         gated=GATED + 2 if model.model_type.startswith("gemma") else GATED,
@@ -118,7 +118,7 @@ def _by_layer(linears: tuple[Linear, ...], layers: int) -> list[dict[str, Linear
     return found
 
 
-def _widths(layer: dict[str, Linear], claims: Claims, model: ModelFolder) -> Widths:
+def _widths(layer: dict[str, Linear], claims: Claims) -> Widths:
     queries = layer["o_proj"].inputs
     if "qkv_proj" in layer:
         keys = (layer["qkv_proj"].outputs - queries) // 2
@@ -127,7 +127,7 @@ def _widths(layer: dict[str, Linear], claims: Claims, model: ModelFolder) -> Wid
     inner = layer["down_proj"].inputs if "down_proj" in layer else 0
     if not claims.experts:
         return Widths(queries, keys, inner)
-    chosen = int(model.text_config.get("top_k_experts") or 1)
+    chosen = claims.experts_a_token
     return Widths(queries, keys, inner + chosen * claims.expert_intermediate, chosen * claims.hidden)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import EngineError
-from engine.headers import Matrix, shown, unknown
+from engine.headers import TIED, Matrix, shown, unknown
 from engine.models.folder import ModelFolder
 
 # No model has more of anything that is counted here.
@@ -34,6 +34,7 @@ class Claims:
     keys_are_values: bool  # in layers of full attention, which then have no v_proj
     experts: int
     expert_intermediate: int
+    experts_a_token: int
     per_layer_input: int
 
     @property
@@ -66,6 +67,7 @@ def claims_of(model: ModelFolder, matrices: Sequence[Matrix]) -> Claims:
     dim = _number(model, config, "head_dim", hidden // heads)
     global_kv_heads = _number(model, config, "num_global_key_value_heads", kv_heads)
     keys_are_values = bool(config.get("attention_k_eq_v"))
+    has_experts = bool(config.get("enable_moe_block"))
     claims = Claims(
         layers=layers,
         shared=shared,
@@ -79,8 +81,9 @@ def claims_of(model: ModelFolder, matrices: Sequence[Matrix]) -> Claims:
         intermediate=_number(model, config, "intermediate_size"),
         doubled=bool(shared and config.get("use_double_wide_mlp", True)),
         keys_are_values=keys_are_values,
-        experts=_number(model, config, "num_experts") if config.get("enable_moe_block") else 0,
+        experts=_number(model, config, "num_experts") if has_experts else 0,
         expert_intermediate=_number(model, config, "moe_intermediate_size", 0),
+        experts_a_token=_number(model, config, "top_k_experts") if has_experts else 0,
         per_layer_input=_number(model, config, "hidden_size_per_layer_input", 0),
     )
     for name, number in (("num_key_value_heads", kv_heads), ("num_global_key_value_heads", global_kv_heads)):
@@ -89,6 +92,11 @@ def claims_of(model: ModelFolder, matrices: Sequence[Matrix]) -> Claims:
                 f"The config.json in {model.path} says num_attention_heads {heads:,} and {name} {number:,}: the heads "
                 "can't share those evenly."
             )
+    if claims.experts_a_token > claims.experts:
+        raise unknown(
+            f"The config.json in {model.path} says top_k_experts {claims.experts_a_token:,} and num_experts "
+            f"{claims.experts:,}: a token can't go through more than there are."
+        )
     _check_layers(model, claims, matrices)
     _check_widths(model, claims, matrices)
     return claims
@@ -164,6 +172,10 @@ class _Width:
 def _check_widths(model: ModelFolder, claims: Claims, matrices: Sequence[Matrix]) -> None:
     if not any(one.name == "embed_tokens" for one in matrices):
         raise _contradiction(model, f"vocab_size {claims.vocabulary:,}", "no embed_tokens")
+    # Other families fall back on the embedding.
+    untied = model.model_type in TIED and model.text_config.get("tie_word_embeddings") is False
+    if untied and not any(one.name == "lm_head" for one in matrices):
+        raise _contradiction(model, "tie_word_embeddings false", "no lm_head")
     size = f"intermediate_size {claims.intermediate:,}"
     usual = _widths(claims, claims.intermediate, size)
     sharing = _widths(

@@ -153,14 +153,24 @@ def choose(case: Case) -> Plan:
     chosen = plan_of_size(case)
     if chosen.peak_bytes <= case.budget_bytes:
         return chosen
-    fits = longest_that_fits(case)
-    cure = f"Set the longest row (max_length) to {fits:,} tokens or less, " if fits else "Take a smaller model, "
     raise EngineError(
         f"Training would need {_gb(chosen.peak_bytes)} GB, by prediction, and the budget is "
         f"{_gb(case.budget_bytes)} GB ({chosen.variant}).",
-        cure + "lower the rows at a time (batch_size), or raise the memory budget.",
+        _cure(case),
         kind="memory",
     )
+
+
+def _cure(case: Case) -> str:
+    """What makes a run fit that does not: each is held against the budget before it is named."""
+    from engine.remedies import remedies  # it predicts by this module
+
+    if suggest(plans(case), case.budget_bytes).segment_size is not None:
+        return "Set the segment size (segment_size) to auto, which fits, or raise the memory budget."
+    best = next((one for one in remedies(case) if one.fits), None)
+    if best is None:
+        return "No one setting would be enough: take a smaller model, or raise the memory budget."
+    return f"{best.sentence} Or raise the memory budget."
 
 
 def longest_that_fits(case: Case) -> int | None:

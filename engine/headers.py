@@ -20,7 +20,7 @@ _PACKED = {
 }
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 # mlx-lm's own answer where a family's config does not say whether the head is the embedding.
-_TIED = frozenset({"llama", "mistral", "smollm3", "qwen2", "qwen3"})
+TIED = frozenset({"llama", "mistral", "smollm3", "qwen2", "qwen3"})
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def held(model: ModelFolder, first_shared: int) -> dict[str, Tensor]:
 
     Layers from `first_shared` on are given the keys and values of an earlier one: files may hold theirs all the same.
     """
-    tied = model.model_type in _TIED and model.text_config.get("tie_word_embeddings", True)
+    tied = model.model_type in TIED and model.text_config.get("tie_word_embeddings", True)
 
     def stays(name: str) -> bool:
         if "rotary_emb" in name or (tied and name == "lm_head.weight"):

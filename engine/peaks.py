@@ -91,8 +91,9 @@ def phases(sizes: Sizes, variant: Variant) -> Iterator[Predicted]:
         "program": PROGRAM_BYTES,
         "weights": shape.weight_bytes,
         "adapter": 3 * sizes.adapter,  # parameters and both moments
-        "extras": sizes.extras,
     }
+    if sizes.extras:
+        fixed["extras"] = sizes.extras
 
     def phase(name: str, number: int, /, **parts: int) -> Predicted:
         named = {part.replace("_", " "): size for part, size in parts.items() if size > 0}

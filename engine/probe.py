@@ -163,7 +163,7 @@ def _measured(config: TrainConfig, limits: dict[Variant, int], tell: Tell, stop:
         settings = Path(scratch) / "config.json"
         settings.write_text(json.dumps(config.to_mapping()), encoding="utf-8")
         for number, (variant, limit) in enumerate(limits.items(), start=1):
-            message = f"Measuring {variant}, {number} of {len(limits)}"
+            message = f"Measuring {variant}" + f", {number} of {len(limits)}" * (len(limits) > 1)
             tell(Stage("probe", message, number - 1, len(limits)))
             found.append(_taken(settings, variant, limit, stop))
     return found
@@ -207,11 +207,12 @@ def _taken(settings: Path, variant: Variant, limit: int, stop: Stop) -> Taken:
     if how := isolated.died_of_memory(status, details):
         return Taken(died=f"{name} {how}.")
     if answer:
-        raise EngineError(answer["message"], answer["hint"], answer["kind"])
+        raise EngineError(answer["message"], answer["hint"], answer["kind"], answer["details"])
     raise EngineError(
         f"The process that measures {isolated.ended(status)}.",
         "Measure again; if it happens twice, choose another segment size and report it.",
         kind="died",
+        details=details,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from engine.adapter_size import adapter_parameters
 from engine.architecture import Architecture
 from engine.config import GB, PAIR_OBJECTIVES, SETTINGS, TrainConfig
 from engine.estimate import Case, longest_that_fits, plans
@@ -37,11 +38,17 @@ def remedies(case: Case) -> list[Remedy]:
     Of each setting it is the mildest value that fits, or else the one that gives most.
     """
     shape, config, budget_bytes = case.shape, case.config, case.budget_bytes
+    parameters = adapter_parameters(shape, config)
+    # What rests in memory was measured with the present adapter, and with no other.
+    of_others = replace(case.correction, resting_bytes=None)
 
     @cache
     def least(changed: TrainConfig) -> int:
+        correction = case.correction if adapter_parameters(shape, changed) == parameters else of_others
         # A budget of nothing makes each plan its leanest: what is compared is what can be saved, not what is spent.
-        return min(one.peak_bytes for one in plans(replace(case, config=changed, budget_bytes=0)))
+        return min(
+            one.peak_bytes for one in plans(replace(case, config=changed, budget_bytes=0, correction=correction))
+        )
 
     before, found = least(config), []
     shorter = longest_that_fits(case) if before > budget_bytes else None

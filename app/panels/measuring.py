@@ -32,9 +32,10 @@ class Measuring(QWidget):
         self._under_way.setVisible(probing.busy)
         self.stop.setEnabled(not probing.stopping)
         stage = probing.stage
-        # While there is nothing to count the bar runs to and fro.
-        self.progress.setRange(0, stage.total if stage else 0)
-        self.progress.setValue(stage.done if stage else 0)
+        # While there is nothing to count, or just one thing, the bar runs to and fro.
+        counted = stage is not None and stage.total > 1
+        self.progress.setRange(0, stage.total if stage and counted else 0)
+        self.progress.setValue(stage.done if stage and counted else 0)
         self.text.setText(self._words())
         self.setVisible(bool(self.text.text()))
 
@@ -44,8 +45,8 @@ class Measuring(QWidget):
             return "Stopping…"
         if probing.busy:
             return f"{probing.stage.message}…" if probing.stage else "Getting ready to measure…"
-        if probing.failure:
-            return f"\N{BLACK UP-POINTING TRIANGLE} {probing.failure.message} {probing.failure.hint}".rstrip()
+        if failure := probing.failure_of(config):
+            return f"\N{BLACK UP-POINTING TRIANGLE} {failure.message} {failure.hint}".rstrip()
         if probing.outdated(config):
             return "Measured for other settings. Measure again to see what these take."
         answers = probing.answers(config)
@@ -57,8 +58,8 @@ class Measuring(QWidget):
 
 def _sentence(one: Measured) -> str:
     name = f"Segment size {one.segment_size}" if one.segment_size else "The whole model at once"
-    predicted = f"predicted {words.memory(one.predicted_bytes)}, " if one.predicted_bytes else ""
+    predicted = f"predicted {words.memory_closely(one.predicted_bytes)}, " if one.predicted_bytes else ""
     if one.died:
         return f"{name}: {predicted}could not be measured. {one.died}"
     time = f", {words.seconds(one.seconds)} a step" if one.seconds else ""
-    return f"{name}: {predicted}measured {words.memory(one.measured_bytes)}{time}."
+    return f"{name}: {predicted}measured {words.memory_closely(one.measured_bytes)}{time}."

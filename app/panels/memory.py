@@ -88,7 +88,7 @@ class MemoryPanel(Panel):
     def refresh(self) -> None:
         super().refresh()
         outlook, config = self.session.outlook, self.session.config
-        self.machine.setText(machine_words(outlook.machine))
+        self.machine.setText(machine_words(outlook.machine, outlook.budget_bytes))
         self.value.setText(words.memory(outlook.budget_bytes))
         self.auto.setChecked(config.memory_budget_gb == "auto")
         self.slider.blockSignals(True)  # showing a value is not the person's wish for it
@@ -171,8 +171,8 @@ class MemoryPanel(Panel):
             self.session.refused.emit(error)
 
 
-def machine_words(machine: Machine) -> str:
-    """This machine's memory now, in a sentence or two."""
+def machine_words(machine: Machine, budget_bytes: int = 0) -> str:
+    """This machine's memory now, in a sentence or two, and where the budget is more than there is of it."""
     total, free = words.memory(machine.total_bytes), words.memory(machine.available_bytes)
     held = words.memory(machine.total_bytes - machine.available_bytes)
     sentences = [f"{machine.name}: {total}, {held} in use, {free} free now."]
@@ -180,6 +180,8 @@ def machine_words(machine: Machine) -> str:
         sentences.append(f"Its GPU should hold {words.memory(machine.working_set_bytes)} at most.")
     if machine.swap_bytes:
         sentences.append(f"{words.memory(machine.swap_bytes)} swapped to disk.")
+    if budget_bytes > machine.total_bytes:
+        sentences.append("\N{BLACK UP-POINTING TRIANGLE} The budget is more than there is.")
     return " ".join(sentences)
 
 

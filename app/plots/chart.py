@@ -55,6 +55,9 @@ class Chart(Card):
         self.plot.setFrameShape(QFrame.Shape.NoFrame)
         self.plot.showGrid(x=False, y=True, alpha=1.0)
         self.plot.hideButtons()
+        for side in ("left", "bottom"):
+            # Before there are values: where they are below one, pyqtgraph scales by a thousand while it turns this off.
+            self.plot.getAxis(side).enableAutoSIPrefix(False)
         self.plot.setAccessibleName(f"{title}, plot; the table button shows the same values")
         self.table = QTableWidget()
         self.table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -127,7 +130,6 @@ class Chart(Card):
             axis.label.setFont(font(11))
             axis.setTickFont(font(11))
             axis.setStyle(tickLength=0, tickTextOffset=6)
-            axis.enableAutoSIPrefix(False)
             axis.setZValue(-1000)  # the grid lies under what is drawn
         self._cursor.setPen(pg.mkPen(c.secondary, width=1))
 

@@ -19,6 +19,8 @@ from engine.events import Phase
 
 _WIDTH = 0.72
 _LABELS = 24
+# The head's name takes this part of the axis to either side of its bar.
+_WORD = 15
 # A name on top of a bar would run into a budget that is less than this share of the bar above it.
 _NEAR = 0.2
 
@@ -62,7 +64,9 @@ class SegmentChart(Chart):
             bars.setOpts(x=places, height=[peaks[index] / GB for index in places], width=_WIDTH)
         worst = max(range(len(phases)), key=lambda index: peaks[index])
         self.value.setText(words.memory(peaks[worst]))
-        self.note.setText(f"peak in {phase_name(phases[worst])} of the last step")
+        place = f"peak in {phase_name(phases[worst])} of the last step"
+        self.value.setAccessibleName(f"{self.title}: {words.memory(peaks[worst])}, {place}")
+        self.note.setText(place)
         present = {phase.name for phase in phases}
         entries = [(name, name, "square") for name in _PHASES if name in present]
         entries += [("predicted", "text", "line")] * any(predicted)
@@ -113,10 +117,13 @@ class SegmentChart(Chart):
 
     def _name_bars(self, phases: list[Phase]) -> None:
         every = max(1, -(-len(phases) // _LABELS))
+        # The word needs the room of so many bars to either side.
+        room = len(phases) // _WORD
+        heads = [index for index, phase in enumerate(phases) if phase.name == "head"]
         ticks = [
-            (index, _PHASES[phase.name] if phase.name == "head" else str(phase.segment + 1))
+            (index, _PHASES[phase.name] if index in heads else str(phase.segment + 1))
             for index, phase in enumerate(phases)
-            if phase.name == "head" or phase.segment % every == 0
+            if index in heads or (phase.segment % every == 0 and all(abs(index - head) > room for head in heads))
         ]
         self.plot.getAxis("bottom").setTicks([ticks])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from engine.commands.common import StopSignal, find, print_json, say
 from engine.config import GB, load_config
@@ -25,14 +26,14 @@ def estimate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(result)
         return 0
-    print(f"budget {result['budget_bytes'] / GB:.1f} GB; predicted peaks for rows of {result['length']:,} tokens:")
+    print(f"budget {result['budget_bytes'] / GB:.2f} GB; predicted peaks for rows of {result['length']:,} tokens:")
     for plan in result["plans"]:
         size = plan["segment_size"] or "off"
         fits = "" if plan["peak_bytes"] <= result["budget_bytes"] else "  does not fit"
         print(f"  segment size {size!s:>3}: {plan['peak_bytes'] / GB:6.2f} GB{fits}")
     if result["calibrated"]:
         print("These follow what was measured of this model on this machine.")
-    print(result["suggested"]["reason"])
+    _print_suggestion(result)
     return 0
 
 
@@ -65,5 +66,21 @@ def probe(arguments: argparse.Namespace) -> int:
             print(plan["died"])
     if result["calibrated"]:
         print("This is kept: predictions for this model on this machine now follow what was measured.")
-    print(result["suggested"]["reason"])
+    _print_suggestion(result)
     return 0
+
+
+def _print_suggestion(result: dict[str, Any]) -> None:
+    """The suggestion with its reason; where nothing fits, what would help, in the order of what it gives."""
+    print(result["suggested"]["reason"])
+    if result["remedies"]:
+        print("What would help:")
+    for remedy in result["remedies"]:
+        print(f"  --set {remedy['setting']}={_given(remedy['value'])}  {remedy['sentence']}")
+
+
+def _given(value: object) -> str:
+    """A setting's value as --set takes it."""
+    if isinstance(value, str):
+        return value
+    return ",".join(value) if isinstance(value, (list, tuple)) else json.dumps(value)

@@ -31,13 +31,19 @@ _STACKS: dict[str, type[Stack]] = {
     "gemma4_unified": Gemma4VisionStack,
 }
 
+# What mlx-lm fails with on files that it was not written for: a list too short, a variable that nothing was put into.
+_REFUSALS = (
+    ValueError, LookupError, TypeError, AttributeError, NameError, ArithmeticError, AssertionError, RuntimeError,
+    OSError,
+)  # fmt: skip
+
 
 def load_stack(folder: ModelFolder) -> Stack:
     """The model's decoder stack, frozen, its weights evaluated. EngineError where files and config disagree."""
     folder.check_usable()
     try:
         model, _ = load_mlx_model(folder.path, lazy=True)
-    except (ValueError, KeyError, TypeError, RuntimeError, OSError) as error:
+    except _REFUSALS as error:
         raise EngineError(
             f"The model in {folder.path} can't be loaded: {error}",
             "Its weights and its config.json don't fit together. Fetch the model again or choose another one.",

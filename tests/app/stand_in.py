@@ -287,7 +287,7 @@ def probe(arguments):
     config = json.loads(Path(option(arguments, "--config")).read_text())
     name, size = Path(config["data"]).name, config["segment_size"]
     size = 6 if size == "auto" else size
-    say(event="stage", name="probe", message=f"Measuring segment size {size}, 1 of 1", done=0, total=1)
+    say(event="stage", name="probe", message=f"Measuring segment size {size}", done=0, total=1)
     if "unfit" in name:
         return fail("The rows can't be measured.", "Choose other data.")
     if "slow" in name:

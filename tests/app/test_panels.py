@@ -146,9 +146,34 @@ def test_a_size_that_does_not_fit_beside_one_that_does_asks_for_auto(window, sid
     window.session.config = replace(window.session.config, segment_size=0)
     assert "Auto" in window.session.memory().reason
     window.session.outlook.suggestion = estimate.suggest(plans, leanest - 1)
-    assert "lower Rows at a time" in window.session.memory().reason
-    window.session.config = replace(window.session.config, batch_size=1)
-    assert "lower Longest row" in window.session.memory().reason
+    assert "Auto" not in window.session.memory().reason
+
+
+def test_start_names_a_cure_that_is_enough(window, sidebar, qtbot):
+    session = window.session
+    session.change(rank=1024, memory_budget_gb=0.2)
+    qtbot.waitUntil(lambda: bool(session.outlook.remedies))
+    first = session.outlook.remedies[0]
+    assert first.fits
+    assert session.memory().reason.endswith(f"raise the budget, or change {SETTINGS[first.setting].label}.")
+    session.change(**{first.setting: first.value})
+    assert session.memory().state is State.FITS
+
+
+def test_a_budget_that_no_machine_has_is_no_cure(window, sidebar):
+    outlook = window.session.outlook
+    plans = outlook.plans
+    outlook.budget_bytes, outlook.suggestion = 1, estimate.suggest(plans, 1)
+    assert "raise the budget" in window.session.memory().reason
+    outlook.machine = replace(outlook.machine, total_bytes=2)
+    assert "take a smaller model" in window.session.memory().reason
+    assert "budget" not in window.session.memory().reason
+
+
+def test_only_parts_that_there_are_stand_in_the_legend(window, sidebar):
+    names = sidebar.memory.legend.accessibleName()
+    assert "model" in names
+    assert "layer inputs" not in names  # a Llama has none
 
 
 def test_bars_stand_in_order_of_size_and_the_leanest_is_among_them(window, sidebar, monkeypatch):
@@ -219,6 +244,8 @@ def test_bars_are_chosen_by_key_and_click(window, sidebar, qtbot):
 def test_the_machine_is_told_in_words(working_set, swap, expected):
     machine = Machine("This Mac", 16 * GB, 10 * GB, working_set * GB, int(swap * GB))
     assert machine_words(machine) == expected
+    assert machine_words(machine, 16 * GB) == expected
+    assert machine_words(machine, 17 * GB).endswith(" The budget is more than there is.")
 
 
 def test_use_suggestion_is_there_only_beside_another_size_and_goes_back_to_auto(window, sidebar):

@@ -37,7 +37,7 @@ def test_predicted_and_measured_stand_side_by_side(measured_window, measure):
     memory = window.sidebar.memory
     measure(window)
     text = memory.measuring.text.text()
-    assert "Segment size 6: predicted 0.3 GB, measured 0.3 GB, 1.9 s a step." in text
+    assert "Segment size 6: predicted 0.30 GB, measured 0.28 GB, 1.9 s a step." in text
     assert "follow the measurement" in text
     assert "measured" in memory.bars.accessibleDescription()
     assert "measured" in memory.legend.accessibleName()
@@ -64,8 +64,9 @@ def test_while_it_runs_it_says_how_far_and_start_is_off(measured_window, child_a
     memory = window.sidebar.memory
     memory.measure.click()
     qtbot.waitUntil(lambda: window.session.probing.stage is not None)
-    assert memory.measuring.text.text() == "Measuring segment size 6, 1 of 1…"
+    assert memory.measuring.text.text() == "Measuring segment size 6…"
     assert memory.measuring.progress.isVisibleTo(memory)
+    assert memory.measuring.progress.maximum() == 0  # of one thing it can't be told how far it is
     assert not memory.measure.isEnabled()
     assert not window.bar.start.isEnabled()
     assert "measured" in window.bar.start.toolTip()
@@ -87,7 +88,7 @@ def test_an_answer_counts_only_for_the_settings_it_was_made_for(measured_window,
     assert memory.measuring.text.text().startswith("Measured for other settings")
     assert "measured" not in memory.bars.accessibleDescription()
     session.change(**before)
-    assert "measured 0.3 GB" in memory.measuring.text.text()
+    assert "measured 0.28 GB" in memory.measuring.text.text()
 
 
 @pytest.mark.parametrize("change", [{"learning_rate": 1e-5}, {"seed": 3}, {"epochs": 1.0}, {"segment_size": 1}])
@@ -95,7 +96,7 @@ def test_an_answer_stays_when_memory_does_not_depend_on_the_change(measured_wind
     window = measured_window("plain.jsonl")
     measure(window)
     window.session.change(**change)
-    assert "measured 0.3 GB" in window.sidebar.memory.measuring.text.text()
+    assert "measured 0.28 GB" in window.sidebar.memory.measuring.text.text()
 
 
 def test_a_probe_that_dies_of_memory_is_an_answer(measured_window, measure):
@@ -118,6 +119,11 @@ def test_a_failure_is_said_with_its_cure_and_measuring_goes_on(measured_window, 
     measure(window)
     assert "The rows can't be measured. Choose other data." in memory.measuring.text.text()
     assert memory.measure.isEnabled()
+    before = window.session.config.batch_size
+    window.session.change(batch_size=before + 1)  # of which nothing is known
+    assert memory.measuring.isHidden()
+    window.session.change(batch_size=before)
+    assert "can't be measured" in memory.measuring.text.text()
 
 
 def test_measure_says_why_it_is_off(window, data, ready, qtbot):

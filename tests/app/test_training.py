@@ -1,6 +1,7 @@
 """Training from the window: the real Start button, a real child process, and every way it can end."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer
@@ -9,7 +10,10 @@ from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 
 from app.history import History
 from app.plots.memory import MemoryChart
+from app.plots.segments import SegmentChart
+from app.theme import theme
 from app.training import Phase
+from engine import events
 from engine.config import GB
 from engine.events import Started, Step
 
@@ -153,6 +157,7 @@ def test_segments_stand_in_step_order_and_name_the_worst(trained):
     assert rows[7][2:] == pytest.approx((1.3 + 0.2, 0.2 + 0.5 + 1.0), abs=1e-8)
     assert "backward 6" in chart.note.text()
     assert chart.value.text() == "1.5 GB"
+    assert chart.value.accessibleName() == "Memory by segment: 1.5 GB, peak in backward 6 of the last step"
     assert chart.describe(99) is None
 
 
@@ -211,6 +216,34 @@ def test_memory_over_time_has_the_unit_that_suits(qtbot, seconds, unit, end, aft
     at, told = chart.describe(end * 2)
     assert at == pytest.approx(end)
     assert told.startswith(f"step 20, after {after}\n")
+
+
+def test_values_below_one_stay_what_they_are_in_light_and_dark(qtbot):
+    chart = MemoryChart()
+    qtbot.addWidget(chart)
+    chart.show()
+    chart.show_history(history_of(2, 0.1, 0))
+    axes = [chart.plot.getAxis(side) for side in ("left", "bottom")]
+    for axis in axes:
+        axis.setRange(0, 0.8)
+    for scheme in (Qt.ColorScheme.Dark, Qt.ColorScheme.Light, Qt.ColorScheme.Unknown):  # the system's
+        theme().prefer(scheme)
+        assert [axis.tickStrings([0.4], axis.autoSIPrefixScale * axis.scale, 0.2) for axis in axes] == [["0.4"]] * 2
+
+
+@pytest.mark.parametrize(("segments", "beside"), [(6, "6"), (9, "8"), (30, "25")])
+def test_the_word_for_the_head_has_room_among_the_numbers(qtbot, segments, beside):
+    forward = [events.Phase("forward", index, GB) for index in range(segments)]
+    backward = [events.Phase("backward", one.segment, GB) for one in reversed(forward)]
+    history = history_of(1, 1.0, 2)
+    history.add(replace(history.last, phases=[*forward, events.Phase("head", segments, GB), *backward]))
+    chart = SegmentChart()
+    qtbot.addWidget(chart)
+    chart.show_history(history)
+    (ticks,) = chart.plot.getAxis("bottom")._tickLevels
+    names = [name for _, name in ticks]
+    at = names.index("head")
+    assert names[at - 1 : at + 2] == [beside, "head", beside]
 
 
 @pytest.mark.parametrize(("budget", "in_sight"), [(1.5, True), (4, True), (24, False)])

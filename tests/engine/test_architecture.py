@@ -206,12 +206,18 @@ def test_a_contradiction_names_both_values(tmp_path):
     assert "vocab_size 1,000, and its weights have 259" in refused(folder).message
 
 
+@pytest.mark.parametrize("wrong", [None, 0, "two", [2], 10**9, 1000])
+def test_how_many_experts_a_token_takes_is_a_number_that_can_be(wrong, tmp_path):
+    assert "top_k_experts" in refused(change(write_family(tmp_path, GEMMA_EXPERTS), top_k_experts=wrong)).message
+
+
 LACKING = [
     *(("llama", part) for part in ("layers.2.", "layers.4.mlp.down_proj", "layers.1.self_attn.v_proj", "embed_tokens")),
     ("phi3", "layers.0.mlp.gate_up_proj"),
     ("gemma4", "layers.3.self_attn.k_proj"),
     ("gemma4", "layers.6.per_layer_input_gate"),
     (GEMMA_EXPERTS, "layers.2.experts.switch_glu.up_proj"),
+    ("qwen2", "lm_head"),
 ]
 
 

@@ -162,6 +162,20 @@ def test_estimate_lists_plans_and_suggests_one(run, model, tmp_path):
     assert "predicted" in report["suggested"]["reason"]
 
 
+def test_estimate_says_what_would_help_where_nothing_fits(run, model, tmp_path):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model": model, "memory_budget_gb": 0.15, "rank": 512, "batch_size": 4}))
+    words = run("estimate", "--config", config)
+    assert "budget 0.15 GB" in words
+    _, cures = words.split("Nothing fits: ")[1].split("What would help:\n")
+    remedies = json.loads(run("estimate", "--config", config, "--json"))["remedies"]
+    assert remedies
+    assert all(one["sentence"] in line for one, line in zip(remedies, cures.strip().splitlines(), strict=True))
+    settings = [line.split()[1] for line in cures.splitlines()]
+    for setting in settings:  # as they stand there they can be used
+        assert run("estimate", "--config", config, "--set", setting)
+
+
 def test_models_lists_the_sample_first(run):
     first = json.loads(run("models", "--json"))["models"][0]
     assert first["name"] == "sample"

@@ -18,6 +18,7 @@ from engine.architecture import architecture, architecture_of
 from engine.backend import mx, on_cpu
 from engine.config import GB, PAIR_OBJECTIVES, TrainConfig
 from engine.data.tokenize import Example, Pair
+from engine.errors import EngineError
 from engine.memory import hold_to
 from engine.models.adapter import add_adapter, save_adapter
 from engine.models.folder import open_folder
@@ -253,3 +254,23 @@ def test_the_suggestion_is_the_fastest_that_fits(tmp_path):
     assert longest < 2000
     shorter = estimate.plans(replace(stingy, config=TrainConfig(max_length=longest)))
     assert min(plan.peak_bytes for plan in shorter) < leanest
+
+
+CURES = {
+    "another segment size": ({"segment_size": 0}, 0.99, "segment_size"),
+    "another setting": ({"batch_size": 8}, 0.9, "which fits"),
+    "nothing": ({}, 0.001, "smaller model"),
+}
+
+
+@pytest.mark.parametrize("case", CURES)
+def test_a_run_that_does_not_fit_is_refused_with_what_would(case, tmp_path):
+    settings, share, words = CURES[case]
+    config = TrainConfig(**settings)
+    wanted = estimate.Case(architecture(write_llama(tmp_path, layers=12)), config, 2000, 0)
+    budget = int(share * estimate.plan_of_size(wanted).peak_bytes)
+    with pytest.raises(EngineError, match="by prediction") as refusal:
+        estimate.choose(replace(wanted, budget_bytes=budget))
+    assert refusal.value.kind == "memory"
+    assert words in refusal.value.hint
+    assert "max_length" not in refusal.value.hint

@@ -37,12 +37,32 @@ def damage_shape(folder):
     (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 40}))
 
 
+def damage_quantization(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "awq"}}))
+
+
+def damage_family(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "gemma4_text"}))
+
+
 def damage_pickle(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
 
 
 @pytest.mark.parametrize(
-    "damage", [damage_cut_off, damage_header_size, damage_header, damage_config, damage_shape, damage_pickle]
+    "damage",
+    [
+        damage_cut_off,
+        damage_header_size,
+        damage_header,
+        damage_config,
+        damage_shape,
+        damage_pickle,
+        damage_quantization,
+        damage_family,
+    ],
 )
 def test_damaged_folders_are_told_with_a_cure(damage, tmp_path):
     folder = write_llama(tmp_path)

@@ -21,7 +21,7 @@ from engine.data import load_tokenizer
 from engine.data.largest import largest_rows, tokens_a_row
 from engine.data.rows import usable_rows
 from engine.errors import EngineError
-from engine.events import Stage, Started, Step, from_line
+from engine.events import Failed, Stage, Started, Step, from_line, to_line
 from engine.machine import machine
 from engine.probe import probe
 from engine.trainer import train
@@ -252,6 +252,16 @@ def test_a_real_fault_is_an_error(config, tmp_path, fault):
     assert error.value.kind == "request"
     assert error.value.message
     assert error.value.hint
+
+
+def test_a_fault_of_our_own_comes_with_its_details(config, monkeypatch):
+    failed = Failed("internal", "Something went wrong.", "Please report the details.", "Traceback: here")
+    code = f"print({to_line(failed)!r})"
+    monkeypatch.setattr(isolated, "command", lambda *_: [sys.executable, "-c", code])
+    with pytest.raises(EngineError, match="went wrong") as error:
+        probe(config, [1])
+    assert error.value.kind == "internal"
+    assert error.value.details == "Traceback: here"
 
 
 def test_macos_that_ends_it_for_the_display_is_said(config, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 from tiny_models import write_llama
 
+from engine.adapter_size import adapter_parameters
 from engine.architecture import architecture
 from engine.calibration import Correction, Line
 from engine.config import SETTINGS, TrainConfig
@@ -122,3 +123,13 @@ def test_what_was_measured_is_in_the_remedies(shape):
     for one in remedies(Case(shape, config, LONGEST, 10**9, correction)):
         assert not one.fits
         assert one.peak_bytes == least(shape, config.updated({one.setting: one.value}), correction) < before
+
+
+def test_what_was_measured_to_rest_with_one_adapter_is_not_said_of_another(shape):
+    config = TrainConfig(rank=128)
+    measured = Correction(resting_bytes=10**9)
+    before = least(shape, config, measured)
+    for one in remedies(Case(shape, config, LONGEST, 10**8, measured)):
+        changed = config.updated({one.setting: one.value})
+        rests = adapter_parameters(shape, changed) == adapter_parameters(shape, config)
+        assert one.peak_bytes == (least(shape, changed, measured) if rests else least(shape, changed)) < before
