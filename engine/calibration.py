@@ -17,11 +17,14 @@ from typing import Any
 
 import psutil
 
+from engine import nvidia
 from engine.adapter_size import adapter_parameters
 from engine.architecture import Architecture
 from engine.config import TrainConfig
 from engine.errors import EngineError
-from engine.machine import computes_on_gpu
+from engine.machine import computes_on_gpu, is_nvidia
+from engine.peaks import Sizes, phases
+from engine.plans import variants
 from engine.runs import home_folder, write_whole
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,8 @@ PROGRAM, RESTING = "program", ("weights", "adapter")
 _ABSURD = 2**50
 # Measurements of one way to walk that are kept, and how far apart two must lie to tell a factor from a constant.
 _POINTS, _APART = 8, 1.5
+# Tokens in a row whose prediction stands for all others.
+_USUAL_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -206,11 +211,20 @@ def _read() -> dict[str, _Kept]:
         return {}
 
 
+@cache
 def _key(shape: Architecture) -> str:
-    """This machine, this version of MLX and this model, by the numbers that its memory depends on."""
-    device = "GPU" if computes_on_gpu() else "CPU"
+    """This machine, this version of MLX, and this model by what is predicted of it.
+
+    A point is a prediction beside a measurement: it tells nothing of a program that predicts otherwise.
+    """
+    gpu = nvidia.gpu_memory() if is_nvidia() else None
+    device = f"GPU {gpu.total_bytes}" if gpu else "GPU" if computes_on_gpu() else "CPU"
     machine = f"{platform.system()} {platform.machine()} {psutil.virtual_memory().total} {device}"
-    return f"{machine}, mlx {_mlx_version()}, model {hashlib.sha256(repr(shape).encode()).hexdigest()[:16]}"
+    config = TrainConfig()
+    sizes = Sizes.of(shape, config, _USUAL_TOKENS)
+    predicted = [[*phases(sizes, way)] for size in (1, 0) for way in variants(shape, config, size)]
+    told = hashlib.sha256(repr((shape, predicted)).encode()).hexdigest()[:16]
+    return f"{machine}, mlx {_mlx_version()}, model {told}"
 
 
 @cache

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from tiny_models import write_llama
 
-from engine import isolated
+from engine import calibration, isolated, layer_peaks
 from engine.architecture import architecture
 from engine.calibration import NO_CORRECTION, Correction, Line, Measured, correction_for, fitted, keep
 from engine.config import TrainConfig
@@ -353,6 +353,19 @@ def test_a_damaged_file_is_no_correction(config, tmp_path, damage):
     file.write_text(damage(whole))
     assert correction_for(shape, config) == NO_CORRECTION
     assert keep(shape, config, [measured()]) == kept
+
+
+def test_what_was_measured_beside_another_prediction_is_forgotten(config, monkeypatch):
+    shape = architecture(Path(config.model))
+    kept = keep(shape, config, [measured()])
+    calibration._key.cache_clear()
+    assert correction_for(shape, config) == kept != NO_CORRECTION
+    with monkeypatch.context() as changed:
+        changed.setattr(layer_peaks, "_saved", lambda shape, arrays: 0)
+        calibration._key.cache_clear()
+        assert correction_for(shape, config) == NO_CORRECTION
+    calibration._key.cache_clear()
+    assert correction_for(shape, config) == kept
 
 
 def test_a_full_disk_is_said(config, tmp_path):
