@@ -196,14 +196,17 @@ def report(config: TrainConfig, model: ModelFolder, longest: int) -> dict[str, A
 
     shape = architecture_of(model)
     case = Case(shape, config, longest, budget_bytes(config, machine()), correction_for(shape, config))
-    all_plans = plans(case)
+    all_plans, limit = plans(case), row_limit(config)
     suggestion = suggest(all_plans, case.budget_bytes)
+    # What rows as long as the settings allow would take, where the data has none: its next file may.
+    at_limit = plans(replace(case, longest=limit)) if longest < limit else []
     helpful = remedies(case) if suggestion.segment_size is None else []
     return {
         "budget_bytes": case.budget_bytes,
-        "length": min(longest, row_limit(config)),
+        "length": min(longest, limit),
         "calibrated": case.correction != NO_CORRECTION,
         "plans": [described(one) for one in all_plans],
+        "at_max_length": {"length": limit, "plans": [described(one) for one in at_limit]} if at_limit else None,
         "suggested": {"segment_size": suggestion.segment_size, "reason": suggestion.reason},
         "remedies": [
             {

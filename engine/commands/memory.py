@@ -31,6 +31,9 @@ def estimate(arguments: argparse.Namespace) -> int:
         size = plan["segment_size"] or "off"
         fits = "" if plan["peak_bytes"] <= result["budget_bytes"] else "  does not fit"
         print(f"  segment size {size!s:>3}: {plan['peak_bytes'] / GB:6.2f} GB{fits}")
+    if longer := result["at_max_length"]:
+        peaks = ", ".join(f"{plan['peak_bytes'] / GB:.2f}" for plan in longer["plans"])
+        print(f"With rows of {longer['length']:,} tokens, the most that max_length allows: {peaks} GB.")
     if result["calibrated"]:
         print("These follow what was measured of this model on this machine.")
     _print_suggestion(result)

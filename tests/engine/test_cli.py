@@ -162,6 +162,22 @@ def test_estimate_lists_plans_and_suggests_one(run, model, tmp_path):
     assert "predicted" in report["suggested"]["reason"]
 
 
+def test_estimate_tells_of_rows_as_long_as_the_settings_allow(run, model, tmp_path):
+    data, config = tmp_path / "short.jsonl", tmp_path / "config.json"
+    data.write_text('{"prompt": "What?", "completion": "That."}\n' * 4)
+    settings = {"model": model, "memory_budget_gb": 2, "max_length": 600, "segment_size": 1}
+    config.write_text(json.dumps({**settings, "data": str(data)}))
+    report = json.loads(run("estimate", "--config", config, "--json"))
+    longer = report["at_max_length"]
+    assert report["length"] < longer["length"] == 600
+    peaks = [[plan["peak_bytes"] for plan in plans] for plans in (report["plans"], longer["plans"])]
+    assert all(long > short for short, long in zip(*peaks, strict=True))
+    assert "600 tokens, the most that max_length allows" in run("estimate", "--config", config)
+    config.write_text(json.dumps(settings))
+    assert json.loads(run("estimate", "--config", config, "--json"))["at_max_length"] is None
+    assert "max_length" not in run("estimate", "--config", config)
+
+
 def test_estimate_says_what_would_help_where_nothing_fits(run, model, tmp_path):
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"model": model, "memory_budget_gb": 0.15, "rank": 512, "batch_size": 4}))
