@@ -132,7 +132,7 @@ def _widths(layer: dict[str, Linear], claims: Claims) -> Widths:
 
 
 def _item_bytes(model: ModelFolder) -> int:
-    """Activations are float32 on the CPU; on a GPU they have the dtype of most of the floating weights."""
+    """Activations are float32 on the CPU; on a GPU they are as wide as the narrowest floating weights."""
     half = any(tensor.dtype in ("F16", "BF16") for tensor in model.tensors.values())
     return 2 if computes_on_gpu() and half else FLOAT32
 

@@ -18,8 +18,8 @@ _WORSE = 1.05
 _MUCH_SWAP = GB // 2
 
 _HINT = (
-    "Close programs that you don't need. If it stays so, stop, and start again with a smaller segment size, "
-    "a smaller maximum length or fewer rows at a time."
+    "Close programs that you don't need. If it stays so, stop, and start again with a shorter longest row (max_length) "
+    "or fewer rows at a time (batch_size)."
 )
 
 
