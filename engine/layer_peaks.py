@@ -8,8 +8,11 @@ MLX's memory holds that to what is predicted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from engine.adapter_arrays import AdapterArrays, adapter_arrays
 from engine.architecture import FLOAT32, GATED, Architecture, Widths
@@ -94,9 +97,10 @@ def block_scores(heads: int, config: TrainConfig, length: int, queries: int) -> 
     total, at_once = (config.batch_size * length, 1) if config.pack else (length, config.batch_size)
     most = 0
     for size in BLOCK_SIZES:
-        blocks = ((start, min(start + size, total)) for start in range(0, total, size))
-        seen = max((end - start) * (end - start // length * length) for start, end in blocks)
-        most = FLOAT32 * at_once * heads * seen
+        # After a common multiple of block and row the same come again.
+        starts = np.arange(0, min(total, math.lcm(size, length)), size)
+        ends = np.minimum(starts + size, total)
+        most = FLOAT32 * at_once * heads * int(((ends - starts) * (ends - starts // length * length)).max())
         if most <= max(BLOCK_SCORES_BYTES, queries // 2):
             break
     return most
