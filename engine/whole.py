@@ -82,19 +82,23 @@ class _Record:
     def gradients(
         self, function: Callable[..., list[mx.array]], start: mx.array, slopes: list[mx.array]
     ) -> list[mx.array]:
-        """The gradients of `function` at its input, where something below is trained, and at `inputs`; not evaluated.
+        """The gradients of `function` at `inputs`, and last at its input where something below is trained.
 
-        Without the first, layers below the lowest trained one keep nothing for a backward that never comes.
+        They are not evaluated. Without the last, layers below the lowest trained one keep nothing for a backward that
+        never comes.
         """
         if self._is_lowest:
             return mx.vjp(partial(function, start), self.inputs, slopes)[1]
-        return mx.vjp(function, [start, *self.inputs], slopes)[1]
+        below, *rest = mx.vjp(function, [start, *self.inputs], slopes)[1]
+        return [*rest, below]
 
     def file(self, found: list[mx.array], otherwise: mx.array) -> mx.array:
-        """Evaluates and files `found`; returns the one at the segment's input, or `otherwise` where there is none."""
+        """Evaluates and files `found`; returns the one at the segment's input, or `otherwise` where there is none.
+
+        That one is evaluated last, as it was where peaks were measured.
+        """
         compute_now(*found)
-        below, rest = (otherwise, found) if self._is_lowest else (found[0], found[1:])
         for n, index in enumerate(self._used):
-            self._walk.send_back(index, (rest[2 * n], rest[2 * n + 1]))
-        self._walk.file(self._parameters, rest[2 * len(self._used) :])
-        return below
+            self._walk.send_back(index, (found[2 * n], found[2 * n + 1]))
+        self._walk.file(self._parameters, found[2 * len(self._used) : len(self.inputs)])
+        return otherwise if self._is_lowest else found[-1]
