@@ -61,7 +61,7 @@ class _Arrays:
     sums: int  # log-sum-exps
     routed: int  # hidden states, one for each of a token's experts
     tile: float  # the share of the tokens that a tile has
-    block_scores: int  # of a block of queries on a GPU
+    block_scores: int  # of a block of queries where a GPU goes by blocks, else 0
     padded: float  # times as long, for fused attention
 
     @classmethod
@@ -84,7 +84,7 @@ class _Arrays:
             sums=FLOAT32 * tokens * shape.heads,
             routed=tokens * widths.routed * item,
             tile=min(1.0, TILE / (tokens if config.pack else length)),
-            block_scores=block_scores(shape.heads, config, length, queries),
+            block_scores=block_scores(shape.heads, config, length, queries) if _goes_by_blocks(shape, config) else 0,
             padded=-(-length // FUSED_LENGTHS) * FUSED_LENGTHS / length if is_nvidia() else 1.0,
         )
 
@@ -111,12 +111,11 @@ def layer_peaks(shape: Architecture, config: TrainConfig, length: int) -> Iterat
     if _sides_are_rows(config):
         config, length = replace(config, batch_size=2 * config.batch_size), max(1, length // 2)
     known: dict[tuple[Widths, AdapterArrays], LayerPeaks] = {}
-    blocks = _goes_by_blocks(shape, config)
     for of_layer in zip(shape.widths, adapter_arrays(shape, config, config.batch_size * length), strict=True):
         if of_layer not in known:
             widths, adapter = of_layer
             arrays = _Arrays.of(shape, config, length, widths)
-            bare = _on_gpu(shape, arrays, blocks=blocks) if computes_on_gpu() else _on_cpu(shape, arrays)
+            bare = _on_gpu(shape, arrays) if computes_on_gpu() else _on_cpu(shape, arrays)
             known[of_layer] = _adapted(_routed(bare, arrays.routed, arrays.tile), adapter, arrays.tile)
         yield known[of_layer]
 
@@ -190,12 +189,12 @@ def _on_cpu(shape: Architecture, one: _Arrays) -> LayerPeaks:
     )
 
 
-def _on_gpu(shape: Architecture, one: _Arrays, *, blocks: bool) -> LayerPeaks:
-    """`blocks`: whether attention goes by blocks of queries."""
+def _on_gpu(shape: Architecture, one: _Arrays) -> LayerPeaks:
     h, i, a, k, own_k, tile_i = one.h, one.i, one.a, one.k, one.own_k, one.tile * one.i
     kept = 2 * a + 2 * own_k  # queries, keys, values and gradients
     # Grouped keys and values are spread over the queries' heads.
-    attention = 2.5 * a + 10.5 * k + 1.4 * one.block_scores if blocks else one.padded * min(8 * a + 4 * k, 10 * a)
+    whole = one.padded * min(8 * a + 4 * k, 10 * a)
+    attention = 2.5 * a + 10.5 * k + 1.4 * one.block_scores if one.block_scores else whole
     backward = kept + max(0.7 * h + 1.35 * a + 14 * tile_i, h + attention)
     # GELU saves more than SiLU, most of which is free before attention's turn comes.
     gelu = shape.gated > GATED
@@ -203,7 +202,7 @@ def _on_gpu(shape: Architecture, one: _Arrays, *, blocks: bool) -> LayerPeaks:
     return LayerPeaks(
         attended=a,
         shared=2 * own_k,
-        saved=_saved(shape, one) - (a + one.sums if blocks else 0),
+        saved=_saved(shape, one) - (a + one.sums if one.block_scores else 0),
         forward=round(2.3 * a + 3.6 * k + 4.6 * tile_i),
         backward=round(backward),
         lean=round(backward),
@@ -215,7 +214,9 @@ def _on_gpu(shape: Architecture, one: _Arrays, *, blocks: bool) -> LayerPeaks:
 
 
 def _goes_by_blocks(shape: Architecture, config: TrainConfig) -> bool:
-    """Whether attention on a GPU goes by blocks: where rows are packed, pairs share a prompt, or heads are wide."""
+    """Whether attention goes by blocks on a GPU: where rows are packed, pairs share a prompt, or heads are wide."""
+    if not computes_on_gpu():
+        return False
     pairs = config.objective in PAIR_OBJECTIVES
     packed = config.pack and (config.batch_size > 1 or pairs)
     return packed or (pairs and config.prefix_shared) or shape.head_dim > FUSED_HEAD_DIM
