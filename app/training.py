@@ -41,7 +41,7 @@ class TrainingThread(QThread):
             for event in isolated.train(self._config, self._stop.is_set):
                 self.happened.emit(event)
         except EngineError as error:
-            self.happened.emit(Failed(error.kind, error.message, error.hint))
+            self.happened.emit(Failed.of(error))
         except Exception:
             log.exception("the training thread failed")
             self.happened.emit(

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except EngineError as error:
-        failed = Failed(error.kind, error.message, error.hint, error.details)
+        failed = Failed.of(error)
     except BrokenPipeError:
         _stop_printing()  # whoever read us has gone
         return 1
@@ -180,7 +180,7 @@ def _train(arguments: argparse.Namespace) -> int:
         stay_undisturbed()
         from engine.trainer import train
     except EngineError as error:
-        failed = Failed(error.kind, error.message, error.hint, error.details)
+        failed = Failed.of(error)
         if not arguments.events:
             return _tell_failure(failed, as_json=False)
         show(failed)

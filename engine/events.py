@@ -10,6 +10,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from engine.errors import EngineError
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -144,6 +146,11 @@ class Failed:
     message: str
     hint: str
     details: str = ""
+
+    @classmethod
+    def of(cls, error: EngineError) -> Failed:
+        """A run that ended by what is told to the person."""
+        return cls(error.kind, error.message, error.hint, error.details)
 
 
 Event = Stage | Started | Step | Warned | Evaluated | Saved | Finished | Failed

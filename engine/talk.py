@@ -34,7 +34,7 @@ def talk(model: str, adapter: Path | None) -> int:
         try:
             _answer(speaker, request, stopped)
         except EngineError as error:
-            _write_line(to_line(Failed(error.kind, error.message, error.hint)))
+            _write_line(to_line(Failed.of(error)))
     return 0
 
 

@@ -46,7 +46,7 @@ def train(config: TrainConfig, stop: Callable[[], bool] = lambda: False) -> Iter
     try:
         yield from _train(config, stop)
     except EngineError as error:
-        yield Failed(error.kind, error.message, error.hint)
+        yield Failed.of(error)
     except Exception:  # noqa: BLE001  whatever it is, a person reads a sentence and the log has the rest
         yield Failed(
             "internal",
@@ -88,7 +88,7 @@ def _train(config: TrainConfig, stop: Callable[[], bool]) -> Iterator[Event]:
             yield event
     except EngineError as error:
         if error.kind != "disk":  # or this could not be written either
-            run.append(Failed(error.kind, error.message, error.hint))
+            run.append(Failed.of(error))
         raise
 
 
