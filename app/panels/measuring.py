@@ -33,9 +33,9 @@ class Measuring(QWidget):
         self.stop.setEnabled(not probing.stopping)
         stage = probing.stage
         # While there is nothing to count, or just one thing, the bar runs to and fro.
-        counted = stage is not None and stage.total > 1
-        self.progress.setRange(0, stage.total if stage and counted else 0)
-        self.progress.setValue(stage.done if stage and counted else 0)
+        done, total = (stage.done, stage.total) if stage and stage.total > 1 else (0, 0)
+        self.progress.setRange(0, total)
+        self.progress.setValue(done)
         self.text.setText(self._words())
         self.setVisible(bool(self.text.text()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.data.encoding import BYTE_ORDER_MARK, MAX_LINE, TextFile, is_whole, whole_text
 from engine.data.problems import Problem, error, in_file
@@ -54,10 +54,17 @@ class RawLines:
 
     def row(self, line: int, text: str) -> Row | Problem:
         """The row in one of the lines."""
-        row = parse_line(line, text)
-        if not self.file:
-            return row
-        return replace(row, file=self.file) if isinstance(row, Row) else in_file(row, self.file)
+        return of_file(parse_line(line, text), self.file)
+
+
+_Read = TypeVar("_Read", bound="Row | RawLines")
+
+
+def of_file(one: _Read | Problem, file: str) -> _Read | Problem:
+    """What was read, as part of `file`; as it is where that is ""."""
+    if not file:
+        return one
+    return in_file(one, file) if isinstance(one, Problem) else replace(one, file=file)
 
 
 def raw_lines(file: TextFile, characters: int) -> Iterator[RawLines]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Protocol
@@ -15,8 +14,8 @@ from engine.data.columns import Columns, guess, parse_columns
 from engine.data.documents import PASSAGE, read_passages
 from engine.data.encoding import TextFile, open_bytes
 from engine.data.folders import DOCUMENTS, FORMATS, TABLES, folder_parts
-from engine.data.problems import Problem, in_file, note
-from engine.data.read import RawLines, Row, raw_lines
+from engine.data.problems import Problem, note
+from engine.data.read import RawLines, Row, of_file, raw_lines
 from engine.data.shaping import Shaper
 from engine.data.tables import read_table
 from engine.data.thumbs import paired, verdict
@@ -107,7 +106,7 @@ class Source:
                 try:
                     for one in held:
                         self.bytes_done = done + file.tell()
-                        yield self._of_file(path, one)
+                        yield of_file(one, path.name if self._is_folder else "")
                 except OSError as cause:
                     raise EngineError(
                         f"The data {path.name} can't be read on: {cause.strerror or cause}.",
@@ -115,11 +114,6 @@ class Source:
                     ) from cause
             done += _size(path)
             self.bytes_done = done
-
-    def _of_file(self, path: Path, one: Row | Problem | RawLines) -> Row | Problem | RawLines:
-        if not self._is_folder:
-            return one
-        return in_file(one, path.name) if isinstance(one, Problem) else replace(one, file=path.name)
 
     def _tell(self, found: Problem) -> None:
         """One more of `notes`, in place of the one of the same kind that an earlier reading told."""
